@@ -10,8 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.causal.function import StructuralFunction
-from mlflow_cf.causal.learn import Arrays
-from mlflow_cf.causal.opened import arrays_of, arrays_of_network, restored
+from mlflow_cf.causal.opened import Arrays, arrays_of, arrays_of_network, restored
 from mlflow_cf.constraints import CausalEquation, Constraints
 from mlflow_cf.constraints.causal import equation_errors
 from mlflow_cf.constraints.model import Stored

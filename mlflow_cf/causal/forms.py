@@ -15,8 +15,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.constraints import CausalEquation
-from mlflow_cf.constraints.causal import formula_of
 from mlflow_cf.constraints.expressions import Apply, Expression, evaluate, references
 from mlflow_cf.constraints.model import Coefficient
 from mlflow_cf.features import Feature, FeatureSpace, Floats
@@ -117,9 +115,13 @@ def input_columns(space: FeatureSpace, parents: Sequence[int]) -> list[Column]:
 
 
 def _inputs(feature: Feature, at: int) -> list[Column]:
+    usual = usual_code(feature)
     if feature.numeric:
-        return [_number(feature, at, feature.low, _width(feature))]
-    ranks, usual = np.arange(len(feature.levels), dtype=np.float64), usual_code(feature)
+        low = feature.low
+        width = feature.high - low if feature.high > low else np.inf  # of one value alone the input is 0
+        scaling = MonotoneStep(partial(_scaled, usual, low, width), ClippedLine(1.0 / width, -low / width))
+        return [NumberColumn(at, (scaling,))]
+    ranks = np.arange(len(feature.levels), dtype=np.float64)
     if feature.kind == "category":
         return [LevelColumn(at, np.append(ranks == level, [0.0, usual == level])) for level in ranks]
     return [LevelColumn(at, np.append(ranks, [usual, usual]) / max(len(ranks) - 1, 1))]
@@ -132,17 +134,6 @@ def usual_code(feature: Feature) -> float:
     if feature.has_order:
         return float(np.median(np.repeat(feature.values, feature.counts.astype(np.intp))))
     return float(feature.values[feature.counts.argmax()])
-
-
-def _width(feature: Feature) -> float:
-    """Return the range of a number; infinite where it has one value, so that the input is 0."""
-    return feature.high - feature.low if feature.high > feature.low else np.inf
-
-
-def _number(feature: Feature, at: int, low: float, width: float) -> NumberColumn:
-    return NumberColumn(
-        at, (MonotoneStep(partial(_scaled, usual_code(feature), low, width), ClippedLine(1.0 / width, -low / width)),)
-    )
 
 
 def _scaled(usual: float, low: float, width: float, codes: NDArray[Any]) -> Floats:
@@ -166,16 +157,6 @@ class CausalFormula:
     expression: Expression
     usual: Floats
     text: str
-
-    @classmethod
-    def of(cls, equation: CausalEquation, text: str, space: FeatureSpace, path: str) -> CausalFormula:
-        """Return the formula of an equation.
-
-        Raises:
-            InputError: the text is no formula of the parents.
-        """
-        usual = np.array([usual_code(space[name]) for name in equation.parents])
-        return cls(formula_of(equation, text, space, path), usual, text)
 
     @property
     def kind(self) -> str:

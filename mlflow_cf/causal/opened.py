@@ -6,7 +6,7 @@ Trees are `nodes`, `values`, `sets`, `roots` and `base`; layers are `numbers`, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.causal.forms import usual_code
-from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.constraints import CausalEquation
 from mlflow_cf.constraints.model import Network
 from mlflow_cf.features import Feature, FeatureSpace, Floats
@@ -42,6 +41,7 @@ from mlflow_cf.structures.capabilities import parts_of
 from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST, flags_of
 from mlflow_cf.structures.trees.cells import Lookup
 
+Arrays = Mapping[str, NDArray[Any]]
 LARGEST: Final = float(np.finfo(np.float64).max)  # stands for infinity: stored arrays are finite
 ACTIVATIONS: Final[tuple[Activation, ...]] = ("identity", "relu", "logistic", "tanh")
 TREES: Final = {"cut_sizes", "cuts", "nodes", "values", "sets", "roots", "base"}

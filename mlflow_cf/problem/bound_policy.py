@@ -12,7 +12,7 @@ import numpy as np
 
 from mlflow_cf.causal.equation import causal_rules
 from mlflow_cf.causal.function import StructuralFunction, structural_functions
-from mlflow_cf.causal.learn import Arrays
+from mlflow_cf.causal.opened import Arrays
 from mlflow_cf.constraints import (
     ChangeLimit,
     Combinations,
