@@ -168,9 +168,8 @@ def formula_of(equation: CausalEquation, text: str, space: FeatureSpace, path: s
     named = [part.feature for part in nodes_of(node) if isinstance(part, Reference)]
     for name in named:
         if name not in equation.parents:
-            raise InputError(
-                path, f"{name[:60]!r} is not one of its parents", did_you_mean(name, equation.parents, "parents")
-            )
+            fix = did_you_mean(name, equation.parents, "parents")
+            raise InputError(path, f"{name[:60]!r} is not one of its parents", fix)
     for name in equation.parents:
         if name not in named:
             raise InputError(path, f"does not mention the parent {name!r}", "leave it out of parents")
@@ -220,27 +219,22 @@ def _input_errors(
                 fix = f"give inputs, with [{name!r}, level] for each level that it reads"
                 yield InputError(f"{path}.inputs", f"{name} is a {space[name].kind}, and no number", fix)
         return
-    names = [entry if isinstance(entry, str) else entry[0] for entry in network.inputs]
-    for place, (name, entry) in enumerate(zip(names, network.inputs, strict=True)):
+    named = [(entry,) if isinstance(entry, str) else entry for entry in network.inputs]
+    for place, (name, *levels) in enumerate(named):
         where = f"{path}.inputs[{place}]"
-        if name in equation.parents:
-            yield from _entry_errors(space[name], entry, where, reveal=reveal)
-        else:
+        if name not in equation.parents:
             fix = did_you_mean(name, equation.parents, "parents")
             yield InputError(where, f"{name[:60]!r} is not one of its parents", fix)
+        elif not levels and _levelled(space[name]):
+            fix = f"write [{name!r}, level] for each level that it reads"
+            yield InputError(where, f"{name} is a {space[name].kind}, and no number", fix)
+        elif levels and not _levelled(space[name]):
+            yield InputError(where, f"names a level, and {name} has none", f"write {name!r}")
+        else:
+            yield from level_errors(space[name], levels, where, reveal=reveal)
     for name in equation.parents:
-        if name not in names:
+        if all(name != read for read, *_ in named):
             yield InputError(f"{path}.inputs", f"does not read the parent {name!r}", "leave it out of parents")
-
-
-def _entry_errors(feature: Feature, entry: str | tuple[str, str], path: str, *, reveal: bool) -> Iterator[InputError]:
-    if isinstance(entry, str) and _levelled(feature):
-        fix = f"write [{entry!r}, level] for each level that it reads"
-        yield InputError(path, f"{entry} is a {feature.kind}, and no number", fix)
-    elif not isinstance(entry, str) and not _levelled(feature):
-        yield InputError(path, f"names a level, and {feature.name} has none", f"write {feature.name!r}")
-    elif not isinstance(entry, str):
-        yield from level_errors(feature, entry[1:], path, reveal=reveal)
 
 
 def level_errors(feature: Feature, levels: Iterable[str], path: str, *, reveal: bool) -> Iterator[InputError]:

@@ -115,25 +115,22 @@ class ProgramWriter:
     def _write(self, expression: Expression) -> None:
         match expression:
             case Const(value):
-                self._instruction(CONSTANT, constant=value)
+                self._code.append((CONSTANT, 0, value))
             case Ref(side, column):
-                self._instruction(OF_ROW if side == "x" else OF_CANDIDATE, column)
+                self._code.append((OF_ROW if side == "x" else OF_CANDIDATE, column, 0.0))
             case Apply(function, (first, *others)):
                 self._write(first)
                 for other in others:  # what the operands before it come to lies below it
                     self._write(other)
-                    self._instruction(OPERATIONS[function])
+                    self._code.append((OPERATIONS[function], 0, 0.0))
                 if not others:
-                    self._instruction(OPERATIONS[function])
+                    self._code.append((OPERATIONS[function], 0, 0.0))
             case Recoded(of, _, _, table):
                 self._write(of)
-                self._instruction(RECODE, len(self._tables))
+                self._code.append((RECODE, len(self._tables), 0.0))
                 self._tables += [len(table), *table]
             case Changed() | Computed():
                 raise TypeError(f"{type(expression).__name__} cannot be compiled")
-
-    def _instruction(self, does: int, place: int = 0, constant: float = 0.0) -> None:
-        self._code.append((does, place, constant))
 
 
 def _folded(expression: Expression) -> Expression:

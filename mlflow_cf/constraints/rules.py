@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import (
     MISSING,
+    SIDES,
     Apply,
     Const,
     Expression,
@@ -137,11 +138,8 @@ class Atom:
 
     @cached_property
     def _columns(self) -> dict[Side, frozenset[int]]:
-        columns: dict[Side, set[int]] = {"x": set(), "x_cf": set()}
-        for part in (self.left, self.right):
-            for ref in references(part):
-                columns[ref.side].add(ref.column)
-        return {side: frozenset(found) for side, found in columns.items()}
+        found = [*references(self.left), *references(self.right)]
+        return {side: frozenset(ref.column for ref in found if ref.side == side) for side in SIDES}
 
 
 @dataclass(frozen=True)
@@ -266,11 +264,10 @@ def repair_order(
         fix = "rewrite one of them so that it defines nothing, e.g. IF ... THEN 1 = 2"
         raise InputError(f"{path}.rules", f"rules depend on each other: {circle}", fix) from None
     order: list[int] = []
-    ready = list(graph.get_ready())
-    while ready:
-        heapq.heapify(ready)
-        number = heapq.heappop(ready)
-        order.append(number)
-        graph.done(number)
-        ready.extend(graph.get_ready())
+    ready: list[int] = []
+    while graph.is_active():
+        for number in graph.get_ready():
+            heapq.heappush(ready, number)
+        order.append(heapq.heappop(ready))
+        graph.done(order[-1])
     return tuple(order)
