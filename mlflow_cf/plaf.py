@@ -80,14 +80,6 @@ class Statement:
         return f"IF {' and '.join(map(str, self.when))} THEN {self.then}" if self.when else str(self.then)
 
 
-@dataclass(frozen=True)
-class PlafProgram:
-    """Groups and rules of a PLAF program, in order."""
-
-    groups: tuple[tuple[str, ...], ...]
-    rules: tuple[Statement, ...]
-
-
 def nodes_of(node: Node) -> Iterator[Node]:
     """Yield an expression and all its subexpressions."""
     yield node
@@ -113,8 +105,8 @@ def text_of(node: Node) -> str:
             return f"{name}({', '.join(map(text_of, arguments))})"
 
 
-def parse_program(text: str, path: str = "constraints") -> PlafProgram:
-    """Parse a whole program.
+def parse_program(text: str, path: str = "constraints") -> tuple[tuple[tuple[str, ...], ...], tuple[Statement, ...]]:
+    """Return the groups and the rules of a whole program, in order.
 
     Raises:
         InputError: text that is no PLAF, with line, column and what was expected; too long or too deeply nested.
@@ -123,7 +115,7 @@ def parse_program(text: str, path: str = "constraints") -> PlafProgram:
     groups = tuple(part for part in parts if isinstance(part, tuple))
     rules = tuple(part for part in parts if isinstance(part, Statement))
     _refuse_functions(rules, path)
-    return PlafProgram(groups, rules)
+    return groups, rules
 
 
 def parse_rule(text: str, path: str, *, functions: bool = False) -> Statement:

@@ -33,8 +33,7 @@ def equation_errors(
     first: dict[str, int] = {}
     for number, equation in enumerate(equations):
         path = f"{PATH}[{number}]"
-        yield from _child_errors(equation, space, path)
-        yield from _parent_errors(equation, space, path)
+        yield from _feature_errors(equation, space, path)
         yield from _function_errors(equation, source, path)
         yield from _given_errors(equation, space, path, reveal=reveal)
         earlier = first.setdefault(equation.child, number)
@@ -65,16 +64,13 @@ def further_errors(policy: Sequence[CausalEquation], request: Sequence[CausalEqu
         yield from circle_errors([*policy, *request])
 
 
-def _child_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> Iterator[InputError]:
+def _feature_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> Iterator[InputError]:
     if equation.child not in space.index:
         fix = did_you_mean(equation.child, space.names, "features")
         yield InputError(f"{path}.child", f"{equation.child[:60]!r} is not a feature", fix)
     elif not space[equation.child].numeric:
         fact = f"{equation.child!r} is a {space[equation.child].kind}, and no number"
         yield InputError(f"{path}.child", fact, "write what holds for it as a rule")
-
-
-def _parent_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> Iterator[InputError]:
     if not equation.parents:
         yield InputError(f"{path}.parents", "names no feature", "list those that the child follows")
     for place, name in enumerate(equation.parents):
@@ -112,7 +108,7 @@ def _given_errors(equation: CausalEquation, space: FeatureSpace, path: str, *, r
         elif name in space.index:
             yield from _coefficient_errors(space[name], coefficient, where, reveal=reveal)
     if any(name not in space.index for name in equation.parents):
-        return  # `_parent_errors` yields these
+        return  # `_feature_errors` yields these
     if equation.network is not None:
         yield from network_errors(equation, equation.network, space, f"{path}.network", reveal=reveal)
     if equation.formula is not None:

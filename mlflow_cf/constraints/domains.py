@@ -212,19 +212,14 @@ def _grid(feature: Feature) -> Floats:
     if count > MAX_GRID:
         fact = f"its grid has {count:,} values, more than {MAX_GRID:,}, all of which are kept and looked at"
         raise InputError(path, fact, "use a larger step, make it immutable, or use none and values='continuous'")
-    grid = feature.low + np.arange(count) * feature.step
+    grid = feature.low + np.arange(count, dtype=np.float64) * feature.step
+    above = np.searchsorted(feature.values, grid).clip(max=len(feature.values) - 1)
+    lower, upper = feature.values[(above - 1).clip(min=0)], feature.values[above]
+    nearest = np.where(grid - lower < upper - grid, lower, upper)
     # 0.1 * 3 shall be the 0.3 of the background, and a float32 column shall hold it
-    near = _nearest(feature.values, np.asarray(grid, dtype=np.float64))
-    grid = np.where(np.abs(near - grid) <= slack * feature.step, near, grid if feature.step < 1e-9 else grid.round(12))
+    plain = grid if feature.step < 1e-9 else grid.round(12)
+    grid = np.where(np.abs(nearest - grid) <= slack * feature.step, nearest, plain)
     return np.unique(grid.astype(feature.stored).astype(np.float64) if feature.stored.kind == "f" else grid)
-
-
-def _nearest(values: Floats, sought: Floats) -> Floats:
-    """Return the element of ascending `values` nearest to each of `sought`."""
-    above = np.searchsorted(values, sought).clip(max=len(values) - 1)
-    below = (above - 1).clip(min=0)
-    nearest: Floats = np.where(sought - values[below] < values[above] - sought, values[below], values[above])
-    return nearest
 
 
 def _sortable(values: NDArray[Any]) -> NDArray[Any]:

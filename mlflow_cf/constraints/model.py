@@ -244,8 +244,8 @@ def _read_text(source: str | Path, path: str) -> dict[str, Any]:
 
 
 def _from_plaf(text: str, path: str) -> dict[str, Any]:
-    program = parse_program(text, path)
-    return {"groups": program.groups, "rules": tuple(map(str, program.rules))}
+    groups, rules = parse_program(text, path)
+    return {"groups": groups, "rules": tuple(map(str, rules))}
 
 
 def _from_file(file: Path, text: str, path: str) -> dict[str, Any]:

@@ -17,6 +17,9 @@ UNKNOWN = Const(float("inf"))  # a level no feature has: equal to nothing, and w
 _MIRROR: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
+Kind = Literal["number", "date", "level", "word"]
+
+
 @dataclass(frozen=True)
 class _Side:
     """One side of a comparison.
@@ -28,7 +31,7 @@ class _Side:
     """
 
     expression: Expression
-    kind: Literal["number", "date", "level", "word"]
+    kind: Kind
     feature: Feature | None = None
     word: str | bool | None = None
 
@@ -92,10 +95,8 @@ def resolve_code(node: Node, feature: Feature, space: FeatureSpace, path: str, *
     left = _Side(Ref("x_cf", space.index[feature.name]), "level", feature)
     right = _side(node, space, path)
     if not feature.numeric:
-        if right.kind == "level":
-            return _recoded(left, "==", right, path)
-        return _beside_level(feature, right, path, reveal=reveal)
-    kind: Literal["number", "date"] = "date" if feature.kind == "date" else "number"
+        return _beside_level(left, "==", right, path, reveal=reveal)
+    kind: Kind = "date" if feature.kind == "date" else "number"
     left = _Side(left.expression, kind, feature)
     right = _as_date(right, left, path)
     if right.kind != kind:
@@ -128,9 +129,7 @@ def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
             if name not in space.index:
                 raise InputError(path, f"{name!r:.60} is not a feature", did_you_mean(name, space.names, "features"))
             feature = space[name]
-            kind: Literal["number", "date", "level"] = "number"
-            if not feature.numeric or feature.kind == "date":
-                kind = "date" if feature.numeric else "level"
+            kind: Kind = "level" if not feature.numeric else "date" if feature.kind == "date" else "number"
             return _Side(Ref(side, space.index[name]), kind, feature)
         case Call("+" | "-" | "*" | "/" as sign, (left, right)):
             return _sum(sign, _side(left, space, path), _side(right, space, path), path)
@@ -151,15 +150,12 @@ def _called(side: _Side) -> str:
 
 def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str) -> _Side:
     """Return arithmetic on numbers and dates: date and days make a date, the difference of two dates is days."""
-    kinds = (left.kind, right.kind)
-    result: Literal["number", "date"] | None = None
+    kinds, calculated = (left.kind, right.kind), Apply(sign, (left.expression, right.expression))
     if kinds == ("number", "number") or (kinds == ("date", "date") and sign == "-"):
-        result = "number"
-    elif (kinds == ("date", "number") and sign in "+-") or (kinds == ("number", "date") and sign == "+"):
-        result = "date"
-    if result is None:
-        raise InputError(path, f"{_called(left)} {sign} {_called(right)} has no meaning", "calculate with numbers")
-    return _Side(Apply(sign, (left.expression, right.expression)), result)
+        return _Side(calculated, "number")
+    if (kinds == ("date", "number") and sign in "+-") or (kinds == ("number", "date") and sign == "+"):
+        return _Side(calculated, "date")
+    raise InputError(path, f"{_called(left)} {sign} {_called(right)} has no meaning", "calculate with numbers")
 
 
 def _as_stored(side: _Side, other: _Side) -> Expression:
@@ -188,15 +184,16 @@ def _level_atom(left: _Side, sign: Sign, right: _Side, path: str, *, reveal: boo
     if sign not in ("==", "!=") and not feature.has_order:
         fix = f"declare it: features={{{feature.name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
         raise InputError(path, f"{feature.name} {sign}: a {feature.kind} has no order", fix)
-    if right.kind == "level":
-        side = _recoded(left, sign, right, path)
-    else:
-        side = _beside_level(feature, right, path, reveal=reveal)
+    side = _beside_level(left, sign, right, path, reveal=reveal)
     return Atom(left.expression, sign, side, unknown_from=feature.unknown_from)
 
 
-def _beside_level(feature: Feature, side: _Side, path: str, *, reveal: bool) -> Expression:
-    """Return the code, in `feature`, of a word that its levels are compared with."""
+def _beside_level(left: _Side, sign: Sign, side: _Side, path: str, *, reveal: bool) -> Expression:
+    """Return the code, in the feature of a level on the left, of the level or the word that it is compared with."""
+    if side.kind == "level":
+        return _recoded(left, sign, side, path)
+    feature = left.feature
+    assert feature is not None  # noqa: S101  a level always has one
     word = side.word if side.kind == "word" else side.expression.value if isinstance(side.expression, Const) else None
     comparable = side.kind == "word" or any(isinstance(level, int | float) for level in feature.levels)
     if word is None or not comparable or (feature.kind == "boolean" and not isinstance(word, bool)):

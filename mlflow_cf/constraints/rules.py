@@ -240,9 +240,7 @@ def compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknow
     return ahead | same if sign in ("<=", ">=") else ahead
 
 
-def repair_order(
-    rules: Sequence[Rule], groups: Sequence[tuple[int, ...]], names: Sequence[str], path: str = "constraints"
-) -> tuple[int, ...]:
+def repair_order(rules: Sequence[Rule], groups: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[int, ...]:
     """Return the groups in topological order of their rules; ties in the order of features.
 
     A rule that defines a feature and mentions another group puts that group first. Rejection rules order nothing.
@@ -262,7 +260,7 @@ def repair_order(
     except CycleError as error:
         circle = " -> ".join("+".join(names[column] for column in groups[number]) for number in reversed(error.args[1]))
         fix = "rewrite one of them so that it defines nothing, e.g. IF ... THEN 1 = 2"
-        raise InputError(f"{path}.rules", f"rules depend on each other: {circle}", fix) from None
+        raise InputError("constraints.rules", f"rules depend on each other: {circle}", fix) from None
     order: list[int] = []
     ready: list[int] = []
     while graph.is_active():
