@@ -47,10 +47,8 @@ class Domain:
 
     def shared(self, k: int) -> Domain:
         """Return the domain of a group without the actions that `k` or fewer background rows share."""
-        if len(self.columns) == 1:
-            return self
         kept = self.weights > k
-        if kept.all():
+        if len(self.columns) == 1 or kept.all():
             return self
         return replace(self, actions=self.actions[kept], weights=self.weights[kept], withheld=True)
 

@@ -171,9 +171,9 @@ def _look_up(codes: Floats, table: tuple[float, ...]) -> Floats:
     return np.where(known, values, np.where(np.isnan(codes), np.nan, np.inf))
 
 
-@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def _applied(function: Function, values: Sequence[Floats]) -> Floats:
     compute = FUNCTIONS[function]
-    result: Floats = reduce(compute, values) if len(values) > 1 else compute(values[0])
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        result: Floats = reduce(compute, values) if len(values) > 1 else compute(values[0])
     result[~np.isfinite(result)] = np.nan
     return result

@@ -261,8 +261,7 @@ def repair_order(rules: Sequence[Rule], groups: Sequence[tuple[int, ...]], names
         circle = " -> ".join("+".join(names[column] for column in groups[number]) for number in reversed(error.args[1]))
         fix = "rewrite one of them so that it defines nothing, e.g. IF ... THEN 1 = 2"
         raise InputError("constraints.rules", f"rules depend on each other: {circle}", fix) from None
-    order: list[int] = []
-    ready: list[int] = []
+    order, ready = list[int](), list[int]()
     while graph.is_active():
         for number in graph.get_ready():
             heapq.heappush(ready, number)
