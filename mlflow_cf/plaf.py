@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Literal, cast
+from itertools import chain
+from typing import Any, Literal, cast
 
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
@@ -23,8 +24,7 @@ MAX_DEPTH = 50  # nesting of one expression
 _PLAIN = re.compile(r"[^\W\d]\w*")  # a name that needs no quotes
 
 Sign = Literal["==", "!=", "<", "<=", ">", ">="]
-Arithmetic = Literal["+", "-", "*", "/"]
-FunctionName = Literal["abs", "min", "max", "floor", "exp"]
+Function = Literal["+", "-", "*", "/", "abs", "min", "max", "floor", "exp"]
 
 
 @dataclass(frozen=True)
@@ -43,25 +43,18 @@ class Reference:
 
 
 @dataclass(frozen=True)
-class Operation:
-    """Arithmetic on two expressions; a leading minus is 0 minus the rest."""
-
-    sign: Arithmetic
-    left: Node
-    right: Node
-    depth: int
-
-
-@dataclass(frozen=True)
 class Call:
-    """A function of expressions: ``abs``, ``floor`` and ``exp`` of one, ``min`` and ``max`` of several."""
+    """Arithmetic on two expressions, or ``abs``, ``floor`` or ``exp`` of one, or ``min`` or ``max`` of several.
 
-    name: FunctionName
+    A leading minus is 0 minus the rest; `depth` says how deep it is nested.
+    """
+
+    name: Function
     arguments: tuple[Node, ...]
     depth: int
 
 
-Node = Constant | Reference | Operation | Call
+Node = Constant | Reference | Call
 
 
 @dataclass(frozen=True)
@@ -72,6 +65,9 @@ class Compared:
     sign: Sign
     right: Node
 
+    def __str__(self) -> str:
+        return f"{text_of(self.left)} {self.sign} {text_of(self.right)}"
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -81,37 +77,14 @@ class Statement:
     then: Compared
 
     def __str__(self) -> str:
-        then = _comparison_text(self.then)
-        return f"IF {' and '.join(map(_comparison_text, self.when))} THEN {then}" if self.when else then
-
-
-@dataclass(frozen=True)
-class PlafProgram:
-    """Groups and rules of a PLAF program, in order."""
-
-    groups: tuple[tuple[str, ...], ...]
-    rules: tuple[Statement, ...]
+        return f"IF {' and '.join(map(str, self.when))} THEN {self.then}" if self.when else str(self.then)
 
 
 def nodes_of(node: Node) -> Iterator[Node]:
     """Yield an expression and all its subexpressions."""
     yield node
-    match node:
-        case Operation(_, left, right):
-            yield from nodes_of(left)
-            yield from nodes_of(right)
-        case Call(_, arguments):
-            for argument in arguments:
-                yield from nodes_of(argument)
-
-
-def depth_of(node: Node) -> int:
-    """Return how deep an expression is nested."""
-    return node.depth if isinstance(node, Operation | Call) else 0
-
-
-def _comparison_text(comparison: Compared) -> str:
-    return f"{text_of(comparison.left)} {comparison.sign} {text_of(comparison.right)}"
+    if isinstance(node, Call):
+        yield from chain.from_iterable(map(nodes_of, node.arguments))
 
 
 def text_of(node: Node) -> str:
@@ -126,22 +99,23 @@ def text_of(node: Node) -> str:
             return repr(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
         case Reference(side, feature):
             return f"{side}.{feature}" if _PLAIN.fullmatch(feature) else f"{side}.`{feature}`"
-        case Operation(sign, left, right):
+        case Call("+" | "-" | "*" | "/" as sign, (left, right)):
             return f"({text_of(left)} {sign} {text_of(right)})"
         case Call(name, arguments):
             return f"{name}({', '.join(map(text_of, arguments))})"
 
 
-def parse_program(text: str, path: str = "constraints") -> PlafProgram:
-    """Parse a whole program.
+def parse_program(text: str, path: str = "constraints") -> tuple[tuple[tuple[str, ...], ...], tuple[Statement, ...]]:
+    """Return the groups and the rules of a whole program, in order.
 
     Raises:
         InputError: text that is no PLAF, with line, column and what was expected; too long or too deeply nested.
     """
-    parts = cast("list[Part]", _parse(text, "program", path))
-    _check_plain(parts, path)
-    groups = [part for part in parts if isinstance(part, tuple)]
-    return PlafProgram(tuple(groups), tuple(part for part in parts if isinstance(part, Statement)))
+    parts = _parse(text, "program", path)
+    groups = tuple(part for part in parts if isinstance(part, tuple))
+    rules = tuple(part for part in parts if isinstance(part, Statement))
+    _refuse_functions(rules, path)
+    return groups, rules
 
 
 def parse_rule(text: str, path: str, *, functions: bool = False) -> Statement:
@@ -150,20 +124,17 @@ def parse_rule(text: str, path: str, *, functions: bool = False) -> Statement:
     Raises:
         InputError: as for a program; a function, but where `functions` allows them.
     """
-    (rule,) = cast("list[Part]", _parse(text, "item", path, functions=functions))
+    rule: Statement = _parse(text, "item", path, functions=functions)
     if not functions:
-        _check_plain([rule], path)
-    return cast("Statement", rule)
+        _refuse_functions([rule], path)
+    return rule
 
 
-def _check_plain(parts: Iterable[Part], path: str) -> None:
-    """Raise an `InputError` if a rule calls a function."""
-    for rule in (part for part in parts if isinstance(part, Statement)):
-        for comparison in (*rule.when, rule.then):
-            for node in (*nodes_of(comparison.left), *nodes_of(comparison.right)):
-                if isinstance(node, Call):
-                    fix = "functions are for actions and relationships"
-                    raise InputError(path, f"rules know no {node.name}()", fix)
+def _refuse_functions(rules: Iterable[Statement], path: str) -> None:
+    for comparison in chain.from_iterable((*rule.when, rule.then) for rule in rules):
+        for node in (*nodes_of(comparison.left), *nodes_of(comparison.right)):
+            if isinstance(node, Call) and node.name.isalpha():
+                raise InputError(path, f"rules know no {node.name}()", "functions are for actions and relationships")
 
 
 def parse_expression(text: str, path: str) -> Node:
@@ -172,7 +143,8 @@ def parse_expression(text: str, path: str) -> Node:
     Raises:
         InputError: as for a program.
     """
-    return cast("Node", _parse(text, "formula", path, functions=True))
+    node: Node = _parse(text, "formula", path, functions=True)
+    return node
 
 
 def is_program(text: str) -> bool:
@@ -182,7 +154,7 @@ def is_program(text: str) -> bool:
     return first in {"plaf", "group"}
 
 
-def _parse(text: str, start: str, path: str, *, functions: bool = False) -> object:
+def _parse(text: str, start: str, path: str, *, functions: bool = False) -> Any:
     if len(text) > MAX_LENGTH:
         raise InputError(path, f"{len(text):,} characters of PLAF", f"stay below {MAX_LENGTH:,}; split it")
     try:
@@ -193,10 +165,6 @@ def _parse(text: str, start: str, path: str, *, functions: bool = False) -> obje
         raise InputError(path, *error.args) from None
 
 
-Group = tuple[str, ...]
-Part = Group | Statement
-
-
 class _RefusedError(Exception):
     """Text that is refused while it is parsed; the arguments are the fact and the fix."""
 
@@ -205,40 +173,27 @@ class _RefusedError(Exception):
 class _Builder(Transformer[Token, object]):
     """Builds syntax trees while lark parses, bottom-up, so that nothing recurses over the input."""
 
-    def program(self, *parts: Part) -> list[Part]:
-        return list(parts)
+    def program(self, *parts: tuple[str, ...] | Statement) -> tuple[tuple[str, ...] | Statement, ...]:
+        return parts
 
-    def item(self, rule: Statement) -> list[Part]:
-        return [rule]
-
-    def group(self, *features: str) -> Group:
+    def group(self, *features: str) -> tuple[str, ...]:
         return features
 
-    def conditions(self, *comparisons: Compared) -> tuple[Compared, ...]:
-        return comparisons
-
-    def rule(self, *parts: tuple[Compared, ...] | Compared) -> Statement:
-        when = cast("tuple[Compared, ...]", parts[0]) if len(parts) > 1 else ()
-        return Statement(when, cast("Compared", parts[-1]))
+    def rule(self, *comparisons: Compared) -> Statement:
+        return Statement(comparisons[:-1], comparisons[-1])
 
     def comparison(self, left: Node, sign: Token, right: Node) -> Compared:
         return Compared(left, cast("Sign", "==" if sign == "=" else str(sign)), right)
 
     def arithmetic(self, left: Node, sign: Token, right: Node) -> Node:
-        depth = 1 + max(depth_of(left), depth_of(right))
-        if depth > MAX_DEPTH:
-            raise _RefusedError(f"an expression is nested more than {MAX_DEPTH} deep", "write simpler rules")
-        return Operation(cast("Arithmetic", str(sign)), left, right, depth)
-
-    def formula(self, node: Node) -> Node:
-        return node
+        return self.call(sign, left, right)
 
     def call(self, name: Token, *arguments: Node) -> Node:
-        depth = 1 + max(map(depth_of, arguments))
+        depth = 1 + max(node.depth if isinstance(node, Call) else 0 for node in arguments)
         if depth > MAX_DEPTH:
             raise _RefusedError(f"an expression is nested more than {MAX_DEPTH} deep", "write simpler rules")
-        function = cast("FunctionName", str(name).lower())
-        several = function in ("min", "max")
+        function = cast("Function", str(name).lower())
+        several = function not in ("abs", "floor", "exp")
         if several != (len(arguments) > 1):
             wanted = "two arguments or more" if several else "one argument"
             raise _RefusedError(f"{function}() of {len(arguments)}", f"it takes {wanted}")
@@ -247,7 +202,7 @@ class _Builder(Transformer[Token, object]):
     def negative(self, sign: Token, inner: Node) -> Node:
         if isinstance(inner, Constant) and isinstance(inner.value, float):
             return Constant(-inner.value)
-        return self.arithmetic(Constant(0.0), sign, inner)
+        return self.call(sign, Constant(0.0), inner)
 
     def number(self, token: Token) -> Constant:
         value = float(token)
@@ -258,11 +213,8 @@ class _Builder(Transformer[Token, object]):
     def string(self, token: Token) -> Constant:
         return Constant(str(token)[1:-1])
 
-    def yes(self) -> Constant:
-        return Constant(value=True)
-
-    def no(self) -> Constant:
-        return Constant(value=False)
+    def truth(self, token: Token) -> Constant:
+        return Constant(token.lower() == "true")
 
     def reference(self, side: Token, feature: str) -> Reference:
         return Reference("x_cf" if side.startswith("x_cf") else "x", feature)

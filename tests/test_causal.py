@@ -58,7 +58,7 @@ def accepted(built: BoundPolicy, query: dict[str, Any], found: dict[str, Any]) -
 def narrow_networks() -> Iterator[None]:
     """Let networks be chosen among narrow ones: that is as good here, and takes a tenth of the time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.causal.learn.WIDTHS", (5, 10))
+        patch.setattr("mlflow_cf.causal.function.WIDTHS", (5, 10))
         yield
 
 
@@ -150,7 +150,7 @@ class TestLearned:
 
     def test_the_papers_demo(self, data_file: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
         """A network from the amount to the duration of credits: R2 0.44 on the training split."""
-        monkeypatch.setattr("mlflow_cf.causal.learn.WIDTHS", (50,))  # the best of all that are tried
+        monkeypatch.setattr("mlflow_cf.causal.function.WIDTHS", (50,))  # the best of all that are tried
         table = pd.read_csv(data_file("german.csv"))
         rows = train_test_split(table, test_size=0.2, stratify=table.iloc[:, -1], random_state=0)[0].iloc[:, :-1]
         constraints = {"causal": [{"child": "duration", "parents": ["credit_amount"], "model": "mlp"}]}

@@ -11,7 +11,7 @@ from properties.interpreter import rule_of
 from rule_worlds import FEATURES, TABLE, background, coded, draw_rows
 
 from mlflow_cf.constraints import Constraints, Origin, Rule, compile_rules
-from mlflow_cf.constraints.expressions import Const, Ref, Sum
+from mlflow_cf.constraints.expressions import Apply, Const, Ref
 from mlflow_cf.constraints.rules import Atom, ground
 from mlflow_cf.errors import InputError, InputErrors
 from mlflow_cf.features import FeatureSpace
@@ -51,7 +51,7 @@ def holds(text: str, query: dict[str, Any] | None = None, **moves: Any) -> bool:
 
 @pytest.mark.parametrize(("right", "fine"), [(2.0, True), (2.25, True), (1.7, True), (2.31, False), (np.nan, False)])
 def test_equal_up_to_a_tolerance(right: float, *, fine: bool) -> None:
-    atom = Atom(Ref("x_cf", 0), "==", Sum("+", Ref("x", 0), Ref("x_cf", 1)), tolerance=0.3)
+    atom = Atom(Ref("x_cf", 0), "==", Apply("+", (Ref("x", 0), Ref("x_cf", 1))), tolerance=0.3)
     Z, x0 = np.array([[3.0, right]]), np.array([1.0, 0.0])
     assert atom.holds(Z, x0).tolist() == [fine]
     assert replace(atom, tolerance=0.0).holds(Z, x0).tolist() == [right == 2.0]
@@ -327,7 +327,7 @@ class TestWhatIsDefined:
             ("x.age <= x_cf.age", "age", (Ref("x_cf", 0), ">=", Ref("x", 0))),
             ("5 < x_cf.age", "age", (Ref("x_cf", 0), ">", Const(5.0))),
             ("5 = x_cf.age", "age", (Ref("x_cf", 0), "==", Const(5.0))),
-            ("x.age + 1 != x_cf.age", "age", (Ref("x_cf", 0), "!=", Sum("+", Ref("x", 0), Const(1.0)))),
+            ("x.age + 1 != x_cf.age", "age", (Ref("x_cf", 0), "!=", Apply("+", (Ref("x", 0), Const(1.0))))),
             ("x_cf.age > x_cf.income", "age", (Ref("x_cf", 0), ">", Ref("x_cf", 1))),
             ("x_cf.income < x_cf.age", "income", (Ref("x_cf", 1), "<", Ref("x_cf", 0))),
             ("(x_cf.age) > 1", "age", (Ref("x_cf", 0), ">", Const(1.0))),
@@ -456,7 +456,7 @@ class TestPapersExample:
         assert gender.then == Atom(Ref("x_cf", 0), "==", Const(0.0), unknown_from=2.0)
         assert age.then == Atom(Ref("x_cf", 1), ">=", Const(22.0))
         assert degree.when == (Atom(Ref("x_cf", 2), ">", Const(3.0)),)
-        assert degree.then == Atom(Ref("x_cf", 1), ">", Sum("+", Const(22.0), Const(4.0)))
+        assert degree.then == Atom(Ref("x_cf", 1), ">", Apply("+", (Const(22.0), Const(4.0))))
 
     def test_grounding_decides_what_speaks_of_the_query_row_alone(self) -> None:
         x0 = SPACE.encode(FRAME)[0]

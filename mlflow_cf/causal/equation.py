@@ -66,10 +66,8 @@ class StructuralEquation:
         above = known[np.searchsorted(places, values, side="right") + 1] - values
         below, above = np.where(np.isinf(below), above, below), np.where(np.isinf(above), below, above)
         nothing = np.isinf(below)
-        return (
-            values - np.where(nothing, 0.0, below) / 2,
-            values + np.where(nothing, 0.0, above) / 2,
-        )
+        below[nothing] = above[nothing] = 0.0
+        return values - below / 2, values + above / 2
 
     def put_child(self, row: Floats, x0: Floats) -> None:
         """Set the child of `row` (d,), in place, to the admissible value nearest to that of the equation."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,8 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.causal.function import StructuralFunction
-from mlflow_cf.causal.learn import Arrays
-from mlflow_cf.causal.opened import arrays_of, arrays_of_network, restored
+from mlflow_cf.causal.opened import Arrays, arrays_of, arrays_of_network, restored
 from mlflow_cf.constraints import CausalEquation, Constraints
 from mlflow_cf.constraints.causal import equation_errors
 from mlflow_cf.constraints.model import Stored
@@ -70,6 +68,7 @@ def _name(model: Any) -> str:
 
 
 def _arrays(equation: CausalEquation, space: FeatureSpace, rows: pd.DataFrame, path: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a network, or of a regressor that is opened; its own predictions must be those of these."""
     if equation.network is not None:
         return arrays_of_network(equation, equation.network, space)
     parents = [space.index[name] for name in equation.parents]
@@ -85,8 +84,13 @@ def _arrays(equation: CausalEquation, space: FeatureSpace, rows: pd.DataFrame, p
         raise _closed(equation, str(error), path) from error
     except ValueError as error:  # such as a level for which it has no number
         raise _closed(equation, "a number that is none", path) from error
-    function = StructuralFunction.of(equation, space, structure, {})
-    _compare(function, opened, own.encode(table.iloc[:COMPARED]), table.iloc[:COMPARED], path)
+    tried = table.iloc[:COMPARED]
+    predicted = np.asarray(opened.decide(tried), dtype=np.float64)
+    found = StructuralFunction.of(equation, space, structure, {}).of_parents(own.encode(tried))
+    worst = float((np.abs(found - predicted) / np.maximum(1.0, np.abs(predicted))).max())
+    if not worst <= opened.tolerance:
+        fact = f"what was opened differs from its predictions by {worst:.1e}"
+        raise InputError(path, fact, "give a formula, a network or coefficients")
     return arrays
 
 
@@ -109,20 +113,11 @@ def _closed(equation: CausalEquation, obstacle: str, path: str) -> InputError:
     return InputError(path, fact, "give a formula, a network or coefficients, or model: linear, tree or mlp")
 
 
-def _compare(function: StructuralFunction, opened: OpenModel, codes: Floats, table: pd.DataFrame, path: str) -> None:
-    """Refuse an opened function that differs from the regressor's own predictions."""
-    own, found = np.asarray(opened.decide(table), dtype=np.float64), function.of_parents(codes)
-    worst = float((np.abs(found - own) / np.maximum(1.0, np.abs(own))).max())
-    if not worst <= opened.tolerance:
-        fact = f"what was opened differs from its predictions by {worst:.1e}"
-        raise InputError(path, fact, "give a formula, a network or coefficients")
-
-
 def _r2(equation: CausalEquation, space: FeatureSpace, background: Floats, arrays: Arrays) -> NDArray[Any]:
     """Return the share of the child's variance that a function explains (R2), on the rows that have the child."""
-    known = background[~np.isnan(background[:, space.index[equation.child]])]
-    truth = known[:, space.index[equation.child]]
-    parents: Sequence[int] = [space.index[name] for name in equation.parents]
+    child, parents = space.index[equation.child], [space.index[name] for name in equation.parents]
+    known = background[~np.isnan(background[:, child])]
+    truth = known[:, child]
     found = StructuralFunction.of(equation, space, restored(arrays, space, parents), arrays).values(known)
     spread = float(((truth - truth.mean()) ** 2).sum()) if len(truth) else 0.0
     return np.array(1.0 - float(((truth - found) ** 2).sum()) / spread if spread else 1.0)

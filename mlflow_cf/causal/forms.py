@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.constraints import CausalEquation
-from mlflow_cf.constraints.causal import formula_of
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum, evaluate, references
+from mlflow_cf.constraints.expressions import Apply, Expression, evaluate, references
 from mlflow_cf.constraints.model import Coefficient
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.structures import ClippedLine, Column, LevelColumn, MonotoneStep, NumberColumn
@@ -116,9 +115,13 @@ def input_columns(space: FeatureSpace, parents: Sequence[int]) -> list[Column]:
 
 
 def _inputs(feature: Feature, at: int) -> list[Column]:
+    usual = usual_code(feature)
     if feature.numeric:
-        return [_number(feature, at, feature.low, _width(feature))]
-    ranks, usual = np.arange(len(feature.levels), dtype=np.float64), usual_code(feature)
+        low = feature.low
+        width = feature.high - low if feature.high > low else np.inf  # of one value alone the input is 0
+        scaling = MonotoneStep(partial(_scaled, usual, low, width), ClippedLine(1.0 / width, -low / width))
+        return [NumberColumn(at, (scaling,))]
+    ranks = np.arange(len(feature.levels), dtype=np.float64)
     if feature.kind == "category":
         return [LevelColumn(at, np.append(ranks == level, [0.0, usual == level])) for level in ranks]
     return [LevelColumn(at, np.append(ranks, [usual, usual]) / max(len(ranks) - 1, 1))]
@@ -133,23 +136,12 @@ def usual_code(feature: Feature) -> float:
     return float(feature.values[feature.counts.argmax()])
 
 
-def _width(feature: Feature) -> float:
-    """Return the range of a number; infinite where it has one value, so that the input is 0."""
-    return feature.high - feature.low if feature.high > feature.low else np.inf
-
-
-def _number(feature: Feature, at: int, low: float, width: float) -> NumberColumn:
-    return NumberColumn(
-        at, (MonotoneStep(partial(_scaled, usual_code(feature), low, width), ClippedLine(1.0 / width, -low / width)),)
-    )
-
-
 def _scaled(usual: float, low: float, width: float, codes: NDArray[Any]) -> Floats:
     scaled: Floats = (np.where(np.isnan(codes), usual, codes) - low) / width
     return scaled
 
 
-PIECEWISE: Final = ("abs", "min", "max")
+PIECEWISE: Final = ("+", "-", "*", "/", "abs", "min", "max")
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,16 +158,6 @@ class CausalFormula:
     usual: Floats
     text: str
 
-    @classmethod
-    def of(cls, equation: CausalEquation, text: str, space: FeatureSpace, path: str) -> CausalFormula:
-        """Return the formula of an equation.
-
-        Raises:
-            InputError: the text is no formula of the parents.
-        """
-        usual = np.array([usual_code(space[name]) for name in equation.parents])
-        return cls(formula_of(equation, text, space, path), usual, text)
-
     @property
     def kind(self) -> str:
         """Its kind, for `describe()`."""
@@ -191,21 +173,12 @@ class CausalFormula:
 def bends(expression: Expression) -> Iterator[str]:
     """Yield, in words, each part of an expression that is not piecewise linear."""
     match expression:
-        case Sum(sign, left, right):
-            yield from bends(left)
-            yield from bends(right)
-            if sign == "*" and _varies(left) and _varies(right):
-                yield "a product of what may change"
-            elif sign == "/" and _varies(right):
-                yield "a quotient by what may change"
         case Apply(function, several):
-            for part in several:
-                yield from bends(part)
-            if function not in PIECEWISE and _varies(expression):
+            yield from chain.from_iterable(map(bends, several))
+            varies = [any(references(part)) for part in several]
+            if function == "*" and all(varies):
+                yield "a product of what may change"
+            elif function == "/" and varies[1]:
+                yield "a quotient by what may change"
+            elif function not in PIECEWISE and any(varies):
                 yield f"{function}()"
-        case Const() | Ref():
-            pass
-
-
-def _varies(expression: Expression) -> bool:
-    return any(True for _ in references(expression))

@@ -1,25 +1,37 @@
-"""Structural functions of causal equations: the expected value of a number, given its parents."""
+"""Structural functions of causal equations: the expected value of a number, given its parents.
+
+They are given, restored from the arrays of a fitted regressor, or learned from the background (CE-OCL section 2.1,
+causality).
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.causal.forms import Additive, CausalFormula, input_columns, term_of
-from mlflow_cf.causal.learn import Arrays, Kind, fit
-from mlflow_cf.causal.opened import arrays_of_network, restored
+from mlflow_cf.causal.forms import Additive, CausalFormula, input_columns, term_of, usual_code
+from mlflow_cf.causal.opened import Arrays, arrays_of_network, restored
 from mlflow_cf.constraints import CausalEquation, Constraints
-from mlflow_cf.constraints.model import LEARNABLE, Stored
+from mlflow_cf.constraints.causal import formula_of
+from mlflow_cf.constraints.model import LEARNABLE, Learnable, Stored
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures import Activation, Column, Forest, Layers, Structure, TreeEnsemble
+from mlflow_cf.structures import Column, Forest, Layers, Structure, TreeEnsemble
 
-NODES = ("column", "threshold", "left", "right", "value")
+NODES: Final = ("column", "threshold", "left", "right", "value")
+SEED: Final = 0  # fixed: causal functions do not depend on the seed of searches
+DEPTH: Final = 5
+LEAST_ROWS: Final = 5  # of a leaf
+WIDTHS: Final = (10, 20, 50, 100)  # of the hidden layer, the best of which is kept
+FOLDS: Final = 5
+ROUNDS: Final = 500  # of lbfgs
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +62,14 @@ class StructuralFunction:
         arrays: Arrays,
     ) -> StructuralFunction:
         """Return the function of an equation, given the structure that computes it."""
-        child, parents = space.index[equation.child], _parents(equation, space)
-        name = equation.model.stored if isinstance(equation.model, Stored) else ""
+        parents = _parents(equation, space)
         if isinstance(structure, Additive | CausalFormula):
-            return cls(child, parents, structure, structure.values, arrays, name)
-        row = [
-            structure.encode(column, np.zeros(1))[0] for column in range(len(space))
-        ]  # of columns that it does not read
-        return cls(child, parents, structure, _RestrictedScore(structure.restrict(row, parents)), arrays, name)
+            of_parents: Callable[[Floats], Floats] = structure.values
+        else:
+            unread = [structure.encode(column, np.zeros(1))[0] for column in range(len(space))]
+            of_parents = partial(_raw_scores, structure.restrict(unread, parents))
+        name = equation.model.stored if isinstance(equation.model, Stored) else ""
+        return cls(space.index[equation.child], parents, structure, of_parents, arrays, name)
 
     def values(self, Z: Floats) -> Floats:
         """Return its values (m,) for coded rows (m, d); NaN where it is undefined."""
@@ -77,17 +89,10 @@ class StructuralFunction:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class _RestrictedScore:
-    """A structure restricted to the parents, as a function of their codes."""
-
-    structure: Structure
-
-    def __call__(self, codes: Floats) -> Floats:
-        """Return the raw scores (m,) of codes (m, p)."""
-        encoded = [self.structure.encode(place, column) for place, column in enumerate(codes.T)]
-        found: Floats = self.structure.sums(encoded)[:, 0]
-        return found
+def _raw_scores(structure: Structure, codes: Floats) -> Floats:
+    """Return the raw scores (m,) that a structure over p features has for codes (m, p)."""
+    found: Floats = structure.sums([structure.encode(place, column) for place, column in enumerate(codes.T)])[:, 0]
+    return found
 
 
 def structural_functions(
@@ -108,11 +113,15 @@ def structural_functions(
     known = iter(kept)
     functions = []
     for number, equation in enumerate(constraints.causal):
+        path = f"constraints.causal[{number}]"
+        arrays: Arrays = {}
+        structure: Structure | Additive | CausalFormula
         if equation.model is None:
-            functions.append(_given(equation, space, f"constraints.causal[{number}]"))
-            continue
-        arrays = next(known, None) or _learned(equation, space, background, f"constraints.causal[{number}].model")
-        functions.append(_restored(equation, space, arrays))
+            structure = _given(equation, space, path)
+        else:
+            arrays = next(known, {}) or _learned(equation, space, background, f"{path}.model")
+            structure = _from_arrays(equation, space, arrays)
+        functions.append(StructuralFunction.of(equation, space, structure, dict(arrays)))
     if next(known, None) is not None:
         raise ValueError("more functions than equations")
     return tuple(functions)
@@ -145,18 +154,17 @@ def _parents(equation: CausalEquation, space: FeatureSpace) -> tuple[int, ...]:
     return tuple(space.index[name] for name in equation.parents)
 
 
-def _given(equation: CausalEquation, space: FeatureSpace, path: str) -> StructuralFunction:
-    structure: Structure | Additive | CausalFormula
+def _given(equation: CausalEquation, space: FeatureSpace, path: str) -> Structure | Additive | CausalFormula:
+    """Return what computes a function that the equation itself has."""
     if equation.formula is not None:
-        structure = CausalFormula.of(equation, equation.formula, space, f"{path}.formula")
-    elif equation.network is not None:
+        usual = np.array([usual_code(space[name]) for name in equation.parents])
+        return CausalFormula(formula_of(equation, equation.formula, space, f"{path}.formula"), usual, equation.formula)
+    if equation.network is not None:
         arrays = arrays_of_network(equation, equation.network, space)
-        structure = restored(arrays, space, _parents(equation, space))
-    else:
-        coefficients = equation.coefficients or {}
-        terms = tuple(term_of(space[name], coefficients[name]) for name in equation.parents)
-        structure = Additive(float(equation.intercept), terms)
-    return StructuralFunction.of(equation, space, structure, {})
+        return restored(arrays, space, _parents(equation, space))
+    coefficients = equation.coefficients or {}
+    terms = tuple(term_of(space[name], coefficients[name]) for name in equation.parents)
+    return Additive(float(equation.intercept), terms)
 
 
 def _learned(equation: CausalEquation, space: FeatureSpace, background: Floats, path: str) -> Arrays:
@@ -172,48 +180,31 @@ def _learned(equation: CausalEquation, space: FeatureSpace, background: Floats, 
         raise InputError(path, f"no row has a value of {equation.child!r} to learn from", "give coefficients")
     columns = input_columns(space, _parents(equation, space))
     inputs = np.column_stack([column.encode(known[:, column.feature]) for column in columns])
-    return fit(cast("Kind", equation.model), inputs, known[:, space.index[equation.child]])
+    return fit(cast("Learnable", equation.model), inputs, known[:, space.index[equation.child]])
 
 
-def _restored(equation: CausalEquation, space: FeatureSpace, arrays: Arrays) -> StructuralFunction:
-    """Return a learned or fitted function, restored from its arrays.
+def _from_arrays(equation: CausalEquation, space: FeatureSpace, arrays: Arrays) -> Structure:
+    """Return the structure of a learned or fitted function.
 
     Raises:
         KeyError, ValueError: the arrays do not fit these features.
     """
+    parents = _parents(equation, space)
     if isinstance(equation.model, Stored):
-        structure = restored(arrays, space, _parents(equation, space))
-    else:
-        structure = _of_kind(cast("Kind", equation.model), equation, space, arrays)
-    return StructuralFunction.of(equation, space, structure, dict(arrays))
-
-
-def _of_kind(kind: Kind, equation: CausalEquation, space: FeatureSpace, arrays: Arrays) -> Structure:
-    """Return the structure of a learned function."""
-    columns = input_columns(space, _parents(equation, space))
-    layers = {"linear": 1, "mlp": 2}.get(kind, 0)
-    names = [f"{name}_{at}" for at in range(layers) for name in ("weights", "bias")] or [*NODES]
+        return restored(arrays, space, parents)
+    columns = input_columns(space, parents)
+    count = {"linear": 1, "mlp": 2}.get(cast("Learnable", equation.model), 0)
+    names = [f"{name}_{at}" for at in range(count) for name in ("weights", "bias")] or [*NODES]
     if set(arrays) != {*names, "r2"} or not all(np.isfinite(array).all() for array in arrays.values()):
         raise ValueError("other arrays than are learned")
-    return _layers_of(columns, space, arrays, layers) if layers else _tree_of(columns, space, arrays)
-
-
-def _layers_of(columns: list[Column], space: FeatureSpace, arrays: Arrays, layers: int) -> Structure:
-    weights = [arrays[f"weights_{at}"] for at in range(layers)]
-    biases = [arrays[f"bias_{at}"] for at in range(layers)]
+    if not count:
+        return _tree_of(columns, space, arrays)
+    weights, biases = ([arrays[f"{name}_{at}"] for at in range(count)] for name in ("weights", "bias"))
     widths = [len(columns), *(bias.size for bias in biases)]
-    if (
-        [layer.shape for layer in weights] != [*pairwise(widths)]
-        or widths[-1] != 1
-        or any(bias.ndim != 1 for bias in biases)
-    ):
+    fits = [layer.shape for layer in weights] == [*pairwise(widths)] and widths[-1] == 1
+    if not fits or any(bias.ndim != 1 for bias in biases):
         raise ValueError("layers of other inputs")
-    return _layers(columns, space, weights, biases)
-
-
-def _layers(columns: list[Column], space: FeatureSpace, weights: list[Floats], biases: list[Floats]) -> Structure:
-    activation: Activation = "relu" if len(weights) > 1 else "identity"
-    return Layers.compile(columns, space, weights, biases, activation, "identity")
+    return Layers.compile(columns, space, weights, biases, "relu" if count > 1 else "identity", "identity")
 
 
 def _tree_of(columns: list[Column], space: FeatureSpace, nodes: Arrays) -> Structure:
@@ -245,3 +236,69 @@ def _check_tree(nodes: Mapping[str, np.ndarray], columns: int) -> None:
         sound = sound and bool(((nodes[side][inner] > inner) & (nodes[side][inner] < count)).all())
     if not sound or not (column < columns).all():
         raise ValueError("nodes that are no tree")
+
+
+def fit(kind: Learnable, inputs: Floats, child: Floats) -> Arrays:
+    """Fit a function of inputs (n, k) to a number (n,), and return its arrays.
+
+    Returns:
+        `r2` on these rows, and the layers (`weights_0` (k, width), `bias_0`, ...) or the nodes of the tree (`column`,
+        `threshold`, `left`, `right`, `value`).
+    """
+    from sklearn.metrics import r2_score  # noqa: PLC0415  half a second that no server needs
+
+    low, width = float(child.min()), float(np.ptp(child))
+    scaled = (child - low) / width if width else np.zeros(len(child))
+    learn = {"linear": _linear, "tree": _tree, "mlp": _mlp}[kind]
+    fitted, arrays = learn(inputs, scaled)
+    last = [*arrays][-1 if kind == "tree" else -2 :]  # the values of nodes, or the weights and the bias that come last
+    for name in last:
+        arrays[name] = arrays[name] * width
+    arrays[last[-1]] = arrays[last[-1]] + low
+    spread = width and len(child) > 1  # else there is nothing to learn
+    return {**arrays, "r2": np.array(float(r2_score(scaled, fitted.predict(inputs))) if spread else 1.0)}
+
+
+def _linear(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
+    from sklearn.linear_model import LinearRegression  # noqa: PLC0415  as above
+
+    fitted = LinearRegression().fit(inputs, child)
+    return fitted, {"weights_0": fitted.coef_[:, None].copy(), "bias_0": np.array([fitted.intercept_])}
+
+
+def _tree(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
+    from sklearn.tree import DecisionTreeRegressor  # noqa: PLC0415  as above
+
+    fitted = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST_ROWS, random_state=SEED).fit(inputs, child)
+    nodes = fitted.tree_
+    inner = nodes.feature >= 0
+    return fitted, {
+        "column": np.where(inner, nodes.feature, -1).astype(np.int32),
+        "threshold": np.where(inner, nodes.threshold, 0.0),
+        "left": np.where(inner, nodes.children_left, 0).astype(np.int32),
+        "right": np.where(inner, nodes.children_right, 0).astype(np.int32),
+        "value": nodes.value[:, 0, :1].copy(),
+    }
+
+
+def _mlp(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
+    """Fit a network with one hidden layer of rectifiers; its width is the best one on held-out rows."""
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  as above
+    from sklearn.model_selection import KFold, cross_val_score  # noqa: PLC0415
+    from sklearn.neural_network import MLPRegressor  # noqa: PLC0415
+
+    def network(width: int) -> Any:
+        return MLPRegressor(hidden_layer_sizes=(width,), solver="lbfgs", max_iter=ROUNDS, random_state=SEED)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # more rounds would fit these rows better, not others
+        best = WIDTHS[0]
+        if len(child) >= 2 * FOLDS:
+            folds = KFold(FOLDS, shuffle=True, random_state=SEED)
+            scores = [cross_val_score(network(width), inputs, child, cv=folds, scoring="r2").mean() for width in WIDTHS]
+            best = WIDTHS[int(np.argmax(scores))]
+        fitted = network(best).fit(inputs, child)
+    arrays: dict[str, NDArray[Any]] = {}
+    for at, (weights, bias) in enumerate(zip(fitted.coefs_, fitted.intercepts_, strict=True)):
+        arrays |= {f"weights_{at}": weights, f"bias_{at}": bias}
+    return fitted, arrays

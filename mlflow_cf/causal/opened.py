@@ -6,7 +6,7 @@ Trees are `nodes`, `values`, `sets`, `roots` and `base`; layers are `numbers`, `
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.causal.forms import usual_code
-from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.constraints import CausalEquation
 from mlflow_cf.constraints.model import Network
-from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import (
     Activation,
     Choice,
@@ -40,8 +39,8 @@ from mlflow_cf.structures import (
 )
 from mlflow_cf.structures.capabilities import parts_of
 from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST, flags_of
-from mlflow_cf.structures.trees.cells import Lookup
 
+Arrays = Mapping[str, NDArray[Any]]
 LARGEST: Final = float(np.finfo(np.float64).max)  # stands for infinity: stored arrays are finite
 ACTIVATIONS: Final[tuple[Activation, ...]] = ("identity", "relu", "logistic", "tanh")
 TREES: Final = {"cut_sizes", "cuts", "nodes", "values", "sets", "roots", "base"}
@@ -74,12 +73,11 @@ def _of_trees(trees: TreeEnsemble) -> dict[str, NDArray[Any]]:
     for parent, lookup in enumerate(trees.lookups):
         mine = (tested == parent) & ~tabled
         threshold[mine] = np.clip(lookup.cuts[nodes.tests[mine, CUT]], -LARGEST, LARGEST)
-    looked_up = [bool((tabled & (tested == parent)).any()) for parent in range(len(trees.lookups))]
-    lookups = [lookup if some else None for lookup, some in zip(trees.lookups, looked_up, strict=True)]
+    looked_up = set(tested[tabled].tolist())
     left = np.where(inner, nodes.tests[:, LEFT], 0)
     subset = np.where(tabled, nodes.tests[:, TEST], END)
     return {
-        **_cuts(lookups),
+        **_cuts([lookup.cuts[:-1] if at in looked_up else None for at, lookup in enumerate(trees.lookups)]),
         "nodes": np.column_stack([np.where(inner, tested, END), subset, left]).astype(np.int32),
         "values": np.column_stack([threshold, nodes.value[:, 0].astype(np.float64)]),
         "sets": flags_of(features.bits),
@@ -92,7 +90,7 @@ def _of_layers(dense: Dense, space: FeatureSpace) -> dict[str, NDArray[Any]]:
     numbers: list[list[float]] = []
     of_numbers: list[Floats] = []
     of_cells: list[Floats] = []
-    lookups: list[Lookup | None] = []
+    cuts: list[Floats | None] = []
     for parent, entries in enumerate(dense.entries):
         for entry in entries:
             if isinstance(entry, Number):
@@ -100,20 +98,25 @@ def _of_layers(dense: Dense, space: FeatureSpace) -> dict[str, NDArray[Any]]:
                 numbers.append([parent, a.slope, a.offset, max(a.low, -LARGEST), min(a.high, LARGEST)])
                 of_numbers.append(entry.weights)
         choices = [entry for entry in entries if isinstance(entry, Choice)]
-        lookups.append(_common_cells(choices))
-        of_cells += _cell_values(choices, lookups[-1], levelled=not space.features[parent].numeric)
+        if not choices:
+            cuts.append(None)
+            continue
+        codes = np.unique(np.concatenate([one.lookup.cuts for one in choices]))  # cells that refine those of all
+        cuts.append(codes[:-1].copy())
+        codes[-1] = LARGEST if space.features[parent].numeric else float(len(codes) - 1)
+        of_cells += list(np.sum([one.table[one.lookup.cells(codes)] for one in choices], axis=0))
     weights = [np.array([*of_numbers, *of_cells]).reshape(-1, len(dense.bias)), *dense.weights]
     biases = [dense.bias, *dense.biases]
+    activation = dense.activation if dense.weights else "identity"
+    return {**_cuts(cuts), **_packed(numbers, weights, biases, activation)}
+
+
+def _packed(
+    numbers: list[list[float]], weights: Sequence[Floats], biases: Sequence[Floats], activation: Activation
+) -> dict[str, NDArray[Any]]:
+    """Return layers as arrays: the numbers they take, their shapes, and all weights and biases concatenated."""
     return {
-        **_cuts(lookups),
         "numbers": np.array(numbers, dtype=np.float64).reshape(-1, 5),
-        **packed(weights, biases, dense.activation if dense.weights else "identity"),
-    }
-
-
-def packed(weights: Sequence[Floats], biases: Sequence[Floats], activation: Activation) -> dict[str, NDArray[Any]]:
-    """Return layers as arrays: their shapes, and all weights and biases concatenated."""
-    return {
         "shapes": np.array([[*layer.shape] for layer in weights], dtype=np.int64),
         "weights": np.concatenate([layer.ravel() for layer in weights]).astype(np.float64),
         "biases": np.concatenate(biases).astype(np.float64),
@@ -121,30 +124,13 @@ def packed(weights: Sequence[Floats], biases: Sequence[Floats], activation: Acti
     }
 
 
-def _cuts(lookups: Sequence[Lookup | None]) -> dict[str, NDArray[Any]]:
+def _cuts(cuts: Sequence[Floats | None]) -> dict[str, NDArray[Any]]:
     """Return the finite cuts of all parents that have cells, concatenated, with their numbers per parent."""
-    finite = [None if lookup is None else lookup.cuts[:-1] for lookup in lookups]
-    sizes = [NO_CELLS if cuts is None else len(cuts) for cuts in finite]
+    sizes = [NO_CELLS if some is None else len(some) for some in cuts]
     return {
         "cut_sizes": np.array(sizes, dtype=np.int64),
-        "cuts": np.concatenate([np.empty(0), *(cuts for cuts in finite if cuts is not None)]),
+        "cuts": np.concatenate([np.empty(0), *(some for some in cuts if some is not None)]),
     }
-
-
-def _common_cells(choices: Sequence[Choice]) -> Lookup | None:
-    """Return the coarsest cells that refine those of all `choices`; None without any."""
-    if not choices:
-        return None
-    return Lookup.of(np.unique(np.concatenate([choice.lookup.cuts for choice in choices])))
-
-
-def _cell_values(choices: Sequence[Choice], lookup: Lookup | None, *, levelled: bool) -> list[Floats]:
-    """Return what each cell adds to the outputs of the first layer, summed over all choices."""
-    if lookup is None:
-        return []
-    codes = lookup.cuts.copy()
-    codes[-1] = float(len(codes) - 1) if levelled else LARGEST
-    return list(np.sum([choice.table[choice.lookup.cells(codes)] for choice in choices], axis=0))
 
 
 def restored(arrays: Arrays, space: FeatureSpace, parents: Sequence[int]) -> Structure:
@@ -299,40 +285,24 @@ def _check_nodes(arrays: Arrays, parents: int) -> None:
 def arrays_of_network(equation: CausalEquation, network: Network, space: FeatureSpace) -> dict[str, NDArray[Any]]:
     """Return the arrays, as in `opened`, of a network that fits its parents."""
     weights = [np.array(layer, dtype=np.float64) for layer in network.weights]
-    inputs = equation.parents if network.inputs is None else network.inputs
+    inputs = [(entry,) if isinstance(entry, str) else entry for entry in network.inputs or equation.parents]
     numbers: list[list[float]] = []
     of_numbers: list[Floats] = []
     of_cells: list[Floats] = []
-    sizes: list[int] = []
+    cuts: list[Floats | None] = []
     for place, name in enumerate(equation.parents):
         feature = space[name]
-        mine = [(entry, row) for entry, row in zip(inputs, weights[0], strict=True) if _parent(entry) == name]
+        mine = [(level, row) for (parent, *level), row in zip(inputs, weights[0], strict=True) if parent == name]
         if feature.numeric:
             numbers += [[place, 1.0, 0.0, -LARGEST, LARGEST]] * len(mine)
             of_numbers += [row for _, row in mine]
-            sizes.append(NO_CELLS)
+            cuts.append(None)
             continue
-        table = np.zeros((len(feature.levels) + 1, weights[0].shape[1]))
-        for entry, row in mine:
-            table[_code(feature, entry)] += row
+        table, known = np.zeros((len(feature.levels) + 1, weights[0].shape[1])), [*map(str, feature.levels)]
+        for level, row in mine:
+            table[known.index(level[0] if level else str(True))] += row
         of_cells += list(table)
-        sizes.append(len(feature.levels))
-    first = np.array([*of_numbers, *of_cells])
-    levels = [np.arange(float(size)) for size in sizes if size >= 0]
+        cuts.append(np.arange(float(len(known))))
+    layers = [np.array([*of_numbers, *of_cells]), *weights[1:]]
     biases = [np.array(layer, dtype=np.float64) for layer in network.biases]
-    return {
-        "cut_sizes": np.array(sizes, dtype=np.int64),
-        "cuts": np.concatenate([np.empty(0), *levels]),
-        "numbers": np.array(numbers, dtype=np.float64).reshape(-1, 5),
-        **packed([first, *weights[1:]], biases, "relu" if len(weights) > 1 else "identity"),
-    }
-
-
-def _parent(entry: str | tuple[str, str]) -> str:
-    return entry if isinstance(entry, str) else entry[0]
-
-
-def _code(feature: Feature, entry: str | tuple[str, str]) -> int:
-    """Return the code of the level for which an input is 1."""
-    wanted = str(True) if isinstance(entry, str) else entry[1]
-    return [str(level) for level in feature.levels].index(wanted)
+    return {**_cuts(cuts), **_packed(numbers, layers, biases, "relu" if len(layers) > 1 else "identity")}

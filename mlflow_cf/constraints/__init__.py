@@ -11,7 +11,7 @@ from mlflow_cf.constraints.compile import (
     joined_groups,
     no_pause,
 )
-from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, parted, regrouped
+from mlflow_cf.constraints.domains import Combinations, Domain, Values, build_domains, parted
 from mlflow_cf.constraints.model import CausalEquation, Constraints, ConstraintSource, Relative
 from mlflow_cf.constraints.rules import Origin, Rule, repair_order
 
@@ -36,6 +36,5 @@ __all__ = [
     "joined_groups",
     "no_pause",
     "parted",
-    "regrouped",
     "repair_order",
 ]

@@ -171,12 +171,9 @@ ActionSource = Iterable[Action | Mapping[str, Any]]
 RelationshipSource = Iterable[Relationship | Mapping[str, Any]] | Mapping[tuple[str, str], TextOrFunction]
 
 
-class _Actions(BaseModel):
-    actions: tuple[Action, ...] = Field(max_length=MAX_ACTIONS)
-
-
-class _Relationships(BaseModel):
-    relationships: tuple[Relationship, ...] = Field(max_length=MAX_RELATIONSHIPS)
+class _Declared(BaseModel):
+    actions: tuple[Action, ...] = Field(default=(), max_length=MAX_ACTIONS)
+    relationships: tuple[Relationship, ...] = Field(default=(), max_length=MAX_RELATIONSHIPS)
 
 
 def read_actions(source: ActionSource) -> tuple[Action, ...]:
@@ -185,7 +182,7 @@ def read_actions(source: ActionSource) -> tuple[Action, ...]:
     Raises:
         InputError: an unknown key or a value of the wrong form; every error names its path.
     """
-    return validated(_Actions, {"actions": tuple(source)}, "").actions
+    return validated(_Declared, {"actions": tuple(source)}, "").actions
 
 
 def read_relationships(source: RelationshipSource) -> tuple[Relationship, ...]:
@@ -195,7 +192,7 @@ def read_relationships(source: RelationshipSource) -> tuple[Relationship, ...]:
         InputError: as for actions.
     """
     several = listed(source, "relationships") if isinstance(source, Mapping) else tuple(source)
-    return validated(_Relationships, {"relationships": several}, "").relationships
+    return validated(_Declared, {"relationships": several}, "").relationships
 
 
 def listed(source: Mapping[Any, Any], path: str) -> tuple[dict[str, Any], ...]:

@@ -8,13 +8,13 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 from typing import Final
 
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref
 from mlflow_cf.constraints.model import CausalEquation, Coefficient, Network, Points
 from mlflow_cf.constraints.resolve import check_sides, known_levels
 from mlflow_cf.constraints.rules import Source
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace
-from mlflow_cf.plaf import Call, Constant, Node, Operation, Reference, nodes_of, parse_expression
+from mlflow_cf.plaf import Call, Constant, Node, Reference, nodes_of, parse_expression
 
 PATH: Final = "constraints.causal"
 # what says which function it is, in words
@@ -33,8 +33,7 @@ def equation_errors(
     first: dict[str, int] = {}
     for number, equation in enumerate(equations):
         path = f"{PATH}[{number}]"
-        yield from _child_errors(equation, space, path)
-        yield from _parent_errors(equation, space, path)
+        yield from _feature_errors(equation, space, path)
         yield from _function_errors(equation, source, path)
         yield from _given_errors(equation, space, path, reveal=reveal)
         earlier = first.setdefault(equation.child, number)
@@ -65,16 +64,13 @@ def further_errors(policy: Sequence[CausalEquation], request: Sequence[CausalEqu
         yield from circle_errors([*policy, *request])
 
 
-def _child_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> Iterator[InputError]:
+def _feature_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> Iterator[InputError]:
     if equation.child not in space.index:
         fix = did_you_mean(equation.child, space.names, "features")
         yield InputError(f"{path}.child", f"{equation.child[:60]!r} is not a feature", fix)
     elif not space[equation.child].numeric:
         fact = f"{equation.child!r} is a {space[equation.child].kind}, and no number"
         yield InputError(f"{path}.child", fact, "write what holds for it as a rule")
-
-
-def _parent_errors(equation: CausalEquation, space: FeatureSpace, path: str) -> Iterator[InputError]:
     if not equation.parents:
         yield InputError(f"{path}.parents", "names no feature", "list those that the child follows")
     for place, name in enumerate(equation.parents):
@@ -112,7 +108,7 @@ def _given_errors(equation: CausalEquation, space: FeatureSpace, path: str, *, r
         elif name in space.index:
             yield from _coefficient_errors(space[name], coefficient, where, reveal=reveal)
     if any(name not in space.index for name in equation.parents):
-        return  # `_parent_errors` yields these
+        return  # `_feature_errors` yields these
     if equation.network is not None:
         yield from network_errors(equation, equation.network, space, f"{path}.network", reveal=reveal)
     if equation.formula is not None:
@@ -123,11 +119,10 @@ def _given_errors(equation: CausalEquation, space: FeatureSpace, path: str, *, r
 
 
 def _coefficient_errors(feature: Feature, coefficient: Coefficient, path: str, *, reveal: bool) -> Iterator[InputError]:
-    levelled = not feature.numeric and feature.kind != "boolean"
-    if levelled and not isinstance(coefficient, Mapping):
+    if _levelled(feature) and not isinstance(coefficient, Mapping):
         given = "a table of points" if isinstance(coefficient, tuple) else "one number"
         yield InputError(path, f"is {given} for a {feature.kind}", "give what each level adds, by level")
-    elif not levelled and isinstance(coefficient, Mapping):
+    elif not _levelled(feature) and isinstance(coefficient, Mapping):
         unit = "true" if feature.kind == "boolean" else "one more" + (" day" if feature.kind == "date" else "")
         yield InputError(path, f"names levels, and {feature.name} has none", f"give what {unit} adds")
     elif isinstance(coefficient, Mapping):
@@ -169,9 +164,8 @@ def formula_of(equation: CausalEquation, text: str, space: FeatureSpace, path: s
     named = [part.feature for part in nodes_of(node) if isinstance(part, Reference)]
     for name in named:
         if name not in equation.parents:
-            raise InputError(
-                path, f"{name[:60]!r} is not one of its parents", did_you_mean(name, equation.parents, "parents")
-            )
+            fix = did_you_mean(name, equation.parents, "parents")
+            raise InputError(path, f"{name[:60]!r} is not one of its parents", fix)
     for name in equation.parents:
         if name not in named:
             raise InputError(path, f"does not mention the parent {name!r}", "leave it out of parents")
@@ -185,18 +179,12 @@ def _expression(node: Node, equation: CausalEquation, space: FeatureSpace, path:
         case Constant(value):
             raise InputError(path, f"{str(value)[:60]!r} is no number", "calculate with numbers")
         case Reference(_, name):
-            _check_number(space[name], path)
+            if _levelled(space[name]):
+                fact = f"{name} is a {space[name].kind}, and formulas calculate with numbers"
+                raise InputError(path, fact, "give what each level adds as coefficients")
             return Ref("x_cf", equation.parents.index(name))
-        case Operation(sign, left, right):
-            return Sum(sign, _expression(left, equation, space, path), _expression(right, equation, space, path))
-        case Call(name, arguments):
-            return Apply(name, tuple(_expression(argument, equation, space, path) for argument in arguments))
-
-
-def _check_number(feature: Feature, path: str) -> None:
-    if not feature.numeric and feature.kind != "boolean":
-        fact = f"{feature.name} is a {feature.kind}, and formulas calculate with numbers"
-        raise InputError(path, fact, "give what each level adds as coefficients")
+        case Call(function, arguments):
+            return Apply(function, tuple(_expression(argument, equation, space, path) for argument in arguments))
 
 
 def network_errors(
@@ -227,27 +215,22 @@ def _input_errors(
                 fix = f"give inputs, with [{name!r}, level] for each level that it reads"
                 yield InputError(f"{path}.inputs", f"{name} is a {space[name].kind}, and no number", fix)
         return
-    names = [entry if isinstance(entry, str) else entry[0] for entry in network.inputs]
-    for place, (name, entry) in enumerate(zip(names, network.inputs, strict=True)):
+    named = [(entry,) if isinstance(entry, str) else entry for entry in network.inputs]
+    for place, (name, *levels) in enumerate(named):
         where = f"{path}.inputs[{place}]"
-        if name in equation.parents:
-            yield from _entry_errors(space[name], entry, where, reveal=reveal)
-        else:
+        if name not in equation.parents:
             fix = did_you_mean(name, equation.parents, "parents")
             yield InputError(where, f"{name[:60]!r} is not one of its parents", fix)
+        elif not levels and _levelled(space[name]):
+            fix = f"write [{name!r}, level] for each level that it reads"
+            yield InputError(where, f"{name} is a {space[name].kind}, and no number", fix)
+        elif levels and not _levelled(space[name]):
+            yield InputError(where, f"names a level, and {name} has none", f"write {name!r}")
+        else:
+            yield from level_errors(space[name], levels, where, reveal=reveal)
     for name in equation.parents:
-        if name not in names:
+        if all(name != read for read, *_ in named):
             yield InputError(f"{path}.inputs", f"does not read the parent {name!r}", "leave it out of parents")
-
-
-def _entry_errors(feature: Feature, entry: str | tuple[str, str], path: str, *, reveal: bool) -> Iterator[InputError]:
-    if isinstance(entry, str) and _levelled(feature):
-        fix = f"write [{entry!r}, level] for each level that it reads"
-        yield InputError(path, f"{entry} is a {feature.kind}, and no number", fix)
-    elif not isinstance(entry, str) and not _levelled(feature):
-        yield InputError(path, f"names a level, and {feature.name} has none", f"write {feature.name!r}")
-    elif not isinstance(entry, str):
-        yield from level_errors(feature, entry[1:], path, reveal=reveal)
 
 
 def level_errors(feature: Feature, levels: Iterable[str], path: str, *, reveal: bool) -> Iterator[InputError]:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.causal import equation_errors
-from mlflow_cf.constraints.expressions import MISSING, Apply, Changed, Const, Expression, Ref, Sum, evaluate
-from mlflow_cf.constraints.model import Constraints, Relative
+from mlflow_cf.constraints.expressions import MISSING, Apply, Changed, Const, Ref, evaluate
+from mlflow_cf.constraints.model import Bound, Constraints
 from mlflow_cf.constraints.resolve import known_levels, resolve
 from mlflow_cf.constraints.rules import Atom, Comparison, Key, Origin, Rule, Source
 from mlflow_cf.errors import MOST_TOLD, InputError, did_you_mean, raise_all
@@ -53,7 +53,7 @@ def compile_rules(
     """
     compiler = _Compiler(space, source, reveal=reveal)
     rules = []
-    for family in _FAMILIES:
+    for family in (_directions, _ranges, _relative, _levels, _forbidden, _rules):
         pause()
         for rule in family(compiler, constraints):
             rules.append(rule)
@@ -61,7 +61,7 @@ def compile_rules(
     compiler.check_groups(constraints)
     for error in equation_errors(constraints.causal, space, source, reveal=reveal):
         compiler.add(error)
-    compiler.finish()
+    raise_all(compiler.errors)
     return tuple(rules)
 
 
@@ -73,7 +73,7 @@ def check_groups(constraints: Constraints, space: FeatureSpace) -> None:
     """
     compiler = _Compiler(space, "policy", reveal=False)
     compiler.check_groups(constraints)
-    compiler.finish()
+    raise_all(compiler.errors)
 
 
 def group_columns(constraints: Constraints, space: FeatureSpace) -> tuple[Columns, ...]:
@@ -107,35 +107,29 @@ class _Compiler:
         self.space, self.source, self.reveal = space, source, reveal
         self.errors: list[InputError] = []
 
-    def origin(self, key: Key, name: str = "", position: int | None = None) -> Origin:
-        return Origin(self.source, key, name, position)
-
     def error(self, where: str, fact: str, fix: str = "") -> None:
         self.add(InputError(f"constraints.{where}", fact, fix))
 
     def add(self, error: InputError) -> None:
         self.errors.append(error)
         if len(self.errors) > MOST_TOLD:
-            self.finish()
+            raise_all(self.errors)
 
-    def finish(self) -> None:
-        """Raise the errors, if there are any."""
-        raise_all(self.errors)
-
-    def feature(self, key: str, name: str, *, ordered: bool = False, number: bool = False) -> Feature | None:
-        where = f"{key}.{name}"
-        if name not in self.space.index:
-            self.error(where, "not a feature", did_you_mean(name, self.space.names, "features"))
-            return None
-        feature = self.space[name]
-        if ordered and not feature.has_order:
-            fix = f"declare it: features={{{name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
-            self.error(where, f"a {feature.kind} has no order", fix)
-            return None
-        if number and not feature.numeric:
-            self.error(where, f"a {feature.kind} is no number", "use 'levels' or 'forbidden'")
-            return None
-        return feature
+    def features(
+        self, key: str, names: Iterable[str], *, ordered: bool = False, number: bool = False
+    ) -> Iterator[tuple[str, Feature, int]]:
+        """Yield the name, the feature and the column of all names, except those for which an error is noted."""
+        for name in names:
+            feature = self.space[name] if name in self.space.index else None
+            if feature is None:
+                self.error(f"{key}.{name}", "not a feature", did_you_mean(name, self.space.names, "features"))
+            elif ordered and not feature.has_order:
+                fix = f"declare it: features={{{name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
+                self.error(f"{key}.{name}", f"a {feature.kind} has no order", fix)
+            elif number and not feature.numeric:
+                self.error(f"{key}.{name}", f"a {feature.kind} is no number", "use 'levels' or 'forbidden'")
+            else:
+                yield name, feature, self.space.index[name]
 
     def code(self, where: str, feature: Feature, value: object) -> float:
         """Return the code of a value a user wrote, noting an error if it has none."""
@@ -152,13 +146,10 @@ class _Compiler:
         for number, names in enumerate(constraints.groups):
             if not names:
                 self.error(f"groups[{number}]", "names no feature", "list the features that change together")
-            for name in names:
-                if self.feature(f"groups[{number}]", name) is None:
-                    continue
+            for name, _, _ in self.features(f"groups[{number}]", names):
                 if name in owner:
-                    self.error(
-                        f"groups[{number}].{name}", f"already in groups[{owner[name]}]", "groups may not overlap"
-                    )
+                    fact = f"already in groups[{owner[name]}]"
+                    self.error(f"groups[{number}].{name}", fact, "groups may not overlap")
                 owner[name] = number
 
 
@@ -169,91 +160,61 @@ def _directions(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         ("decreasing", constraints.decreasing, "<=", "must not increase"),
     )
     for key, names, sign, words in signs:
-        for name in dict.fromkeys(names):
-            feature = c.feature(key, name, ordered=key != "immutable")
-            if feature is not None:
-                column = c.space.index[name]
-                then = Atom(Ref("x_cf", column), sign, Ref("x", column), unknown_from=feature.unknown_from)
-                yield Rule((), then, c.origin(key, name), f"{name} {words}", defines=column)
-
-
-def _present(column: int) -> Atom:
-    return Atom(Ref("x_cf", column), "!=", MISSING)
+        for name, feature, column in c.features(key, dict.fromkeys(names), ordered=key != "immutable"):
+            then = Atom(Ref("x_cf", column), sign, Ref("x", column), unknown_from=feature.unknown_from)
+            yield Rule((), then, Origin(c.source, key, name), f"{name} {words}", defines=column)
 
 
 def _ranges(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
-    for name, (low, high) in constraints.ranges.items():
-        where = f"ranges.{name}"
-        feature = c.feature("ranges", name, ordered=True)
-        if feature is None:
-            continue
-        ends = [None if end is None else c.code(where, feature, end) for end in (low, high)]
-        if ends[0] is not None and ends[1] is not None and ends[0] > ends[1]:
-            c.error(where, f"low {low!r} exceeds high {high!r}", "give [low, high]")
-        signs: tuple[Comparison, Comparison] = (">=", "<=")
-        for end, sign, code in zip((low, high), signs, ends, strict=True):
+    for name, feature, column in c.features("ranges", constraints.ranges, ordered=True):
+        low, high = constraints.ranges[name]
+        least, most = (None if end is None else c.code(f"ranges.{name}", feature, end) for end in (low, high))
+        if least is not None and most is not None and least > most:
+            c.error(f"ranges.{name}", f"low {low!r} exceeds high {high!r}", "give [low, high]")
+        ends: tuple[tuple[Comparison, Bound, float | None], ...] = ((">=", low, least), ("<=", high, most))
+        for sign, end, code in ends:
             if code is not None:
-                column = c.space.index[name]
+                present = Atom(Ref("x_cf", column), "!=", MISSING)
                 then = Atom(Ref("x_cf", column), sign, Const(code), unknown_from=feature.unknown_from)
-                text = f"{name} {sign} {end}"
-                yield Rule((_present(column),), then, c.origin("ranges", name), text, defines=column)
+                yield Rule((present,), then, Origin(c.source, "ranges", name), f"{name} {sign} {end}", defines=column)
 
 
 def _relative(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
-    for name, limits in constraints.relative.items():
-        if c.feature("relative", name, number=True) is None:
-            continue
-        column = c.space.index[name]
-        changed = Atom(Ref("x_cf", column), "!=", Ref("x", column))
-        for sign, bound, words in _relative_bounds(limits, Ref("x", column)):
-            then = Atom(Ref("x_cf", column), sign, bound)
-            text = f"{name} may go {words} at most"
-            yield Rule((changed,), then, c.origin("relative", name), text, defines=column)
-
-
-def _relative_bounds(limits: Relative, own: Ref) -> Iterator[tuple[Comparison, Expression, str]]:
-    """Yield a comparison, its bound, and words for each limit; as the bound is arithmetic, a missing value fails it."""
-    if limits.up is not None:
-        yield "<=", Sum("+", own, Const(float(limits.up))), f"up by {limits.up}"
-    if limits.down is not None:
-        yield ">=", Sum("-", own, Const(float(limits.down))), f"down by {limits.down}"
-    size = Apply("abs", (own,))
-    if limits.up_percent is not None:
-        yield "<=", Sum("+", own, Sum("*", size, Const(limits.up_percent / 100))), f"up by {limits.up_percent} %"
-    if limits.down_percent is not None:
-        yield ">=", Sum("-", own, Sum("*", size, Const(limits.down_percent / 100))), f"down by {limits.down_percent} %"
+    for name, _, column in c.features("relative", constraints.relative, number=True):
+        own, new = Ref("x", column), Ref("x_cf", column)
+        for key, most in constraints.relative[name]:
+            if most is not None:
+                up, percent = key.startswith("up"), key.endswith("percent")
+                step = Apply("*", (Apply("abs", (own,)), Const(most / 100))) if percent else Const(float(most))
+                # a missing value fails what it is compared with, as that is arithmetic
+                then = Atom(new, "<=" if up else ">=", Apply("+" if up else "-", (own, step)))
+                text = f"{name} may go {'up' if up else 'down'} by {most}{' %' if percent else ''} at most"
+                yield Rule((Atom(new, "!=", own),), then, Origin(c.source, "relative", name), text, defines=column)
 
 
 def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
-    for name, levels in constraints.levels.items():
-        where = f"levels.{name}"
-        feature = c.feature("levels", name)
-        if feature is None:
-            continue
+    for name, feature, column in c.features("levels", constraints.levels):
+        levels = constraints.levels[name]
         if not levels:
-            c.error(where, "no level is allowed", "list at least one, or make the feature immutable")
-        column = c.space.index[name]
-        members = tuple(c.code(where, feature, level) for level in levels)
-        then = Atom(Ref("x_cf", column), "in", members=members)
+            c.error(f"levels.{name}", "no level is allowed", "list at least one, or make the feature immutable")
+        present = Atom(Ref("x_cf", column), "!=", MISSING)
+        members = tuple(c.code(f"levels.{name}", feature, level) for level in levels)
         more = f", {len(levels) - MOST_LEVELS} more" if len(levels) > MOST_LEVELS else ""
         text = f"{name} must be one of {', '.join(map(str, levels[:MOST_LEVELS]))}{more}"
-        yield Rule((_present(column),), then, c.origin("levels", name), text, defines=column)
+        then = Atom(Ref("x_cf", column), "in", members=members)
+        yield Rule((present,), then, Origin(c.source, "levels", name), text, defines=column)
 
 
 def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
-    for name, pairs in constraints.forbidden.items():
-        feature = c.feature("forbidden", name)
-        if feature is None:
-            continue
-        column = c.space.index[name]
-        changed = Atom(Ref("x_cf", column), "!=", Ref("x", column))
-        for number, (old, new) in enumerate(pairs):
-            where = f"forbidden.{name}[{number}]"
-            codes = [c.code(where, feature, value) for value in (old, new)]
-            when = (Atom(Ref("x", column), "==", Const(codes[0])), changed)
-            then = Atom(Ref("x_cf", column), "!=", Const(codes[1]))
-            text = f"{name} must not go from {old} to {new}"
-            yield Rule(when, then, c.origin("forbidden", name, number), text, defines=column)
+    for name, feature, column in c.features("forbidden", constraints.forbidden):
+        own, new = Ref("x", column), Ref("x_cf", column)
+        for number, pair in enumerate(constraints.forbidden[name]):
+            old_code, new_code = (Const(c.code(f"forbidden.{name}[{number}]", feature, value)) for value in pair)
+            when = (Atom(own, "==", old_code), Atom(new, "!=", own))
+            text = f"{name} must not go from {pair[0]} to {pair[1]}"
+            yield Rule(
+                when, Atom(new, "!=", new_code), Origin(c.source, "forbidden", name, number), text, defines=column
+            )
 
 
 def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -262,21 +223,11 @@ def _rules(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         c.error("rules", f"{total:,} characters of PLAF in all", f"stay below {MAX_RULE_TEXT:,}")
         return
     for number, text in enumerate(constraints.rules):
-        origin = c.origin("rules", position=number)
+        origin = Origin(c.source, "rules", position=number)
         try:
             yield resolve(parse_rule(text, origin.path), c.space, origin, reveal=c.reveal)
         except InputError as error:
             c.add(error)
-
-
-_FAMILIES: tuple[Callable[[_Compiler, Constraints], Iterator[Rule]], ...] = (
-    _directions,
-    _ranges,
-    _relative,
-    _levels,
-    _forbidden,
-    _rules,
-)
 
 
 Columns = tuple[int, ...]

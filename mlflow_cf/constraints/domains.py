@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -47,10 +47,8 @@ class Domain:
 
     def shared(self, k: int) -> Domain:
         """Return the domain of a group without the actions that `k` or fewer background rows share."""
-        if len(self.columns) == 1:
-            return self
         kept = self.weights > k
-        if kept.all():
+        if len(self.columns) == 1 or kept.all():
             return self
         return replace(self, actions=self.actions[kept], weights=self.weights[kept], withheld=True)
 
@@ -89,30 +87,31 @@ class Domain:
 
 
 def build_domains(
-    space: FeatureSpace, combinations: Combinations, constraints: Constraints, values: Values
+    space: FeatureSpace,
+    combinations: Combinations,
+    constraints: Constraints,
+    values: Values,
+    known: Collection[Domain] = (),
+    pause: Pause = no_pause,
 ) -> tuple[Domain, ...]:
-    """Return one domain per group of columns.
+    """Return one domain per group of columns: that of `known` where it has one, else a new one.
 
     Args:
         space: the features; a single feature's domain comes from its active domain.
         combinations: of the background; those of larger groups come from here.
         constraints: whose groups count, and whose ranges replace the background's for continuous numbers.
         values: which values a single number may take: observed ones, its grid, or any in its range.
+        known: domains that there are.
+        pause: called before each part of the work on a larger group; whatever it raises ends it.
     """
-    domains = []
-    for columns in group_columns(constraints, space):
-        if len(columns) > 1:
-            domains.append(combinations.domain(columns))
-        else:
-            domains.append(_feature_domain(space, columns[0], constraints, values))
-    return tuple(domains)
-
-
-def _feature_domain(space: FeatureSpace, column: int, constraints: Constraints, values: Values) -> Domain:
-    feature = space.features[column]
-    if feature.name in constraints.immutable and values != "observed" and _steps(feature) > MAX_GRID:
-        values = "observed"  # none of them is ever proposed
-    return _within_range(_single_feature(feature, (column,), values), feature, constraints)
+    domains = {domain.columns: domain for domain in known}
+    groups = group_columns(constraints, space)
+    for columns in groups:
+        if columns not in domains and len(columns) > 1:
+            domains[columns] = combinations.domain(columns, pause)
+        elif columns not in domains:
+            domains[columns] = _single(space, columns[0], constraints, values)
+    return tuple(domains[columns] for columns in groups)
 
 
 def parted(
@@ -133,19 +132,33 @@ def parted(
             continue
         for column in domain.columns:
             stepless = values == "grid" and space.features[column].step is None
-            found.append(_feature_domain(space, column, constraints, "observed" if stepless else values))
+            found.append(_single(space, column, constraints, "observed" if stepless else values))
     return tuple(sorted(found, key=lambda domain: domain.columns))
 
 
-def _within_range(domain: Domain, feature: Feature, constraints: Constraints) -> Domain:
-    """Return the domain of a continuous number with the range that its constraint names, also beyond the background."""
-    if domain.interval is None or feature.name not in constraints.ranges:
+def _single(space: FeatureSpace, column: int, constraints: Constraints, values: Values) -> Domain:
+    """Return the domain of a single feature; a range of its own may lie beyond the background."""
+    feature = space.features[column]
+    steps = (feature.high - feature.low) / feature.step if feature.numeric and feature.step else 0.0
+    if feature.name in constraints.immutable and steps > MAX_GRID:
+        values = "observed"  # none of them is ever proposed
+    domain = Domain((column,), feature.values[:, None], feature.counts)
+    if values == "observed" or not feature.has_order or feature.constant:
         return domain
-    ends = zip(constraints.ranges[feature.name], domain.interval, strict=True)
-    low, high = (known if named is None else feature.code(named) for named, known in ends)
-    return domain if low is None or high is None or low > high else replace(domain, interval=(low, high))
+    if feature.step is None and values == "continuous":
+        interval = (feature.low, feature.high)
+        ends = zip(constraints.ranges.get(feature.name, (None, None)), interval, strict=True)
+        low, high = (known if named is None else feature.code(named) for named, known in ends)
+        if low is not None and high is not None and low <= high:
+            interval = (low, high)
+        return replace(domain, interval=interval)
+    grid = _grid(feature)
+    seen = np.searchsorted(feature.values, grid).clip(max=len(feature.values) - 1)
+    weights = np.where(feature.values[seen] == grid, feature.counts[seen], 1.0)
+    return Domain((column,), grid[:, None], weights)
 
 
+@dataclass(eq=False)
 class Combinations:
     """The combinations of values that background rows (n, d) have in several columns.
 
@@ -156,10 +169,8 @@ class Combinations:
         background: the coded rows.
     """
 
-    def __init__(self, background: Floats) -> None:
-        """Set up for coded rows, without computing anything."""
-        self.background = background
-        self._columns: dict[int, tuple[int, NDArray[np.int32]]] = {}
+    background: Floats
+    _columns: dict[int, tuple[int, NDArray[np.int32]]] = field(default_factory=dict)
 
     def domain(self, columns: tuple[int, ...], pause: Pause = no_pause) -> Domain:
         """Return the domain of a group of ascending `columns`; `pause` is called between steps of the work."""
@@ -182,49 +193,10 @@ class Combinations:
         return Combinations, (self.background,)
 
 
-def regrouped(
-    domains: tuple[Domain, ...],
-    constraints: Constraints,
-    space: FeatureSpace,
-    combinations: Combinations,
-    pause: Pause = no_pause,
-) -> tuple[Domain, ...]:
-    """Return the domains of the groups of `constraints`: those of `domains` where these have one, else new ones.
-
-    Args:
-        domains: of the groups there are.
-        constraints: whose groups count; they only join those of `domains`.
-        space: the features.
-        combinations: of the background.
-        pause: called before each part of the work; whatever it raises ends it.
-    """
-    known = {domain.columns: domain for domain in domains}
-    return tuple(
-        known[columns] if columns in known else combinations.domain(columns, pause)
-        for columns in group_columns(constraints, space)
-    )
-
-
 def _ranked(values: NDArray[Any]) -> tuple[int, NDArray[np.int32]]:
     """Return the number of distinct values, and the rank (n,) of each among them; missing ones come last."""
     distinct, ranks = np.unique(_sortable(values), return_inverse=True)
     return len(distinct), ranks.astype(np.int32)
-
-
-def _single_feature(feature: Feature, columns: tuple[int, ...], values: Values) -> Domain:
-    if values == "observed" or not feature.has_order or feature.constant:
-        return Domain(columns, feature.values[:, None], feature.counts)
-    if feature.step is None and values == "continuous":
-        return Domain(columns, feature.values[:, None], feature.counts, (feature.low, feature.high))
-    grid = _grid(feature)
-    seen = np.searchsorted(feature.values, grid).clip(max=len(feature.values) - 1)
-    weights = np.where(feature.values[seen] == grid, feature.counts[seen], 1.0)
-    return Domain(columns, grid[:, None], weights)
-
-
-def _steps(feature: Feature) -> float:
-    """Return how many steps of a number lie between its lowest and highest value; 0 without a step."""
-    return (feature.high - feature.low) / feature.step if feature.numeric and feature.step else 0.0
 
 
 def _grid(feature: Feature) -> Floats:
@@ -238,19 +210,14 @@ def _grid(feature: Feature) -> Floats:
     if count > MAX_GRID:
         fact = f"its grid has {count:,} values, more than {MAX_GRID:,}, all of which are kept and looked at"
         raise InputError(path, fact, "use a larger step, make it immutable, or use none and values='continuous'")
-    grid = feature.low + np.arange(count) * feature.step
+    grid = feature.low + np.arange(count, dtype=np.float64) * feature.step
+    above = np.searchsorted(feature.values, grid).clip(max=len(feature.values) - 1)
+    lower, upper = feature.values[(above - 1).clip(min=0)], feature.values[above]
+    nearest = np.where(grid - lower < upper - grid, lower, upper)
     # 0.1 * 3 shall be the 0.3 of the background, and a float32 column shall hold it
-    near = _nearest(feature.values, np.asarray(grid, dtype=np.float64))
-    grid = np.where(np.abs(near - grid) <= slack * feature.step, near, grid if feature.step < 1e-9 else grid.round(12))
+    plain = grid if feature.step < 1e-9 else grid.round(12)
+    grid = np.where(np.abs(nearest - grid) <= slack * feature.step, nearest, plain)
     return np.unique(grid.astype(feature.stored).astype(np.float64) if feature.stored.kind == "f" else grid)
-
-
-def _nearest(values: Floats, sought: Floats) -> Floats:
-    """Return the element of ascending `values` nearest to each of `sought`."""
-    above = np.searchsorted(values, sought).clip(max=len(values) - 1)
-    below = (above - 1).clip(min=0)
-    nearest: Floats = np.where(sought - values[below] < values[above] - sought, values[below], values[above])
-    return nearest
 
 
 def _sortable(values: NDArray[Any]) -> NDArray[Any]:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import chain
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, Floats
+from mlflow_cf.plaf import Function
 
 Side = Literal["x", "x_cf"]
-Arithmetic = Literal["+", "-", "*", "/"]
-Function = Literal["abs", "min", "max", "floor", "exp"]
+SIDES: Final[tuple[Side, ...]] = ("x", "x_cf")
+FUNCTIONS: Final[Mapping[Function, Callable[..., Any]]] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "abs": np.abs,
+    "min": np.minimum,
+    "max": np.maximum,
+    "floor": np.floor,
+    "exp": np.exp,
+}
 
 
 @dataclass(frozen=True)
@@ -33,17 +45,11 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class Sum:
-    """Arithmetic on two expressions; dividing by 0 gives something unknown."""
-
-    sign: Arithmetic
-    left: Expression
-    right: Expression
-
-
-@dataclass(frozen=True)
 class Apply:
-    """A function of expressions; unknown where one of them is, or where it overflows."""
+    """Arithmetic on two expressions, or a function of some; unknown where one is, by division by 0, or by overflow.
+
+    No bare value: two unknown values of it are never equal.
+    """
 
     function: Function
     of: tuple[Expression, ...]
@@ -92,9 +98,8 @@ class Computed:
     by: Computation
 
 
-Expression = Const | Ref | Sum | Apply | Recoded | Changed | Computed
+Expression = Const | Ref | Apply | Recoded | Changed | Computed
 MISSING = Const(np.nan)
-ARITHMETIC: Final = (Sum, Apply)  # no bare values: two unknown values of these are never equal
 
 
 def level_table(source: Feature, into: Feature) -> tuple[float, ...]:
@@ -105,8 +110,6 @@ def level_table(source: Feature, into: Feature) -> tuple[float, ...]:
 def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
     """Return the expression with every part of it changed, the innermost first."""
     match expression:
-        case Sum(sign, left, right):
-            expression = Sum(sign, rebuilt(left, change), rebuilt(right, change))
         case Recoded(of):
             expression = replace(expression, of=rebuilt(of, change))
         case Apply(function, several):
@@ -119,19 +122,14 @@ def references(expression: Expression) -> Iterator[Ref]:
     match expression:
         case Ref():
             yield expression
-        case Sum(_, left, right):
-            yield from references(left)
-            yield from references(right)
         case Recoded(of):
             yield from references(of)
         case Apply(_, several):
             yield from chain.from_iterable(map(references, several))
         case Changed(groups):
-            for column in chain.from_iterable(groups):
-                yield from (Ref("x", column), Ref("x_cf", column))
+            yield from (Ref(side, column) for column in chain.from_iterable(groups) for side in SIDES)
         case Computed(by):
-            for column in by.columns:
-                yield from (Ref("x", column), Ref("x_cf", column))
+            yield from (Ref(side, column) for column in by.columns for side in SIDES)
 
 
 def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
@@ -141,18 +139,14 @@ def evaluate(expression: Expression, Z: Floats, x0: Floats) -> Floats:
             return np.full(len(Z), value)
         case Ref(side, column):
             return np.full(len(Z), x0[..., column]) if side == "x" else Z[:, column]
-        case Sum(sign, left, right):
-            return _arithmetic(sign, evaluate(left, Z, x0), evaluate(right, Z, x0))
         case Apply(function, several):
             return _applied(function, [evaluate(of, Z, x0) for of in several])
         case Recoded(of):
             return _look_up(evaluate(of, Z, x0), expression.table)
-        case Changed() | Computed():
-            return _counted_or_computed(expression, Z, x0)
-
-
-def _counted_or_computed(expression: Changed | Computed, Z: Floats, x0: Floats) -> Floats:
-    return expression.by.values(Z, x0) if isinstance(expression, Computed) else _changed(expression.groups, Z, x0)
+        case Changed(groups):
+            return _changed(groups, Z, x0)
+        case Computed(by):
+            return by.values(Z, x0)
 
 
 def _changed(groups: Sequence[Sequence[int]], Z: Floats, x0: Floats) -> Floats:
@@ -177,33 +171,9 @@ def _look_up(codes: Floats, table: tuple[float, ...]) -> Floats:
     return np.where(known, values, np.where(np.isnan(codes), np.nan, np.inf))
 
 
-def _arithmetic(sign: Arithmetic, left: Floats, right: Floats) -> Floats:
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        match sign:
-            case "+":
-                result = left + right
-            case "-":
-                result = left - right
-            case "*":
-                result = left * right
-            case "/":
-                result = left / right
-    result[~np.isfinite(result)] = np.nan
-    return result
-
-
 def _applied(function: Function, values: Sequence[Floats]) -> Floats:
-    with np.errstate(over="ignore", invalid="ignore"):
-        match function:
-            case "abs":
-                result = np.abs(values[0])
-            case "floor":
-                result = np.floor(values[0])
-            case "exp":
-                result = np.exp(values[0])
-            case "min":
-                result = np.minimum.reduce(values)
-            case "max":
-                result = np.maximum.reduce(values)
+    compute = FUNCTIONS[function]
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        result: Floats = reduce(compute, values) if len(values) > 1 else compute(values[0])
     result[~np.isfinite(result)] = np.nan
     return result

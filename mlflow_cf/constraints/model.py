@@ -228,37 +228,33 @@ ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None
 
 
 def _read_text(source: str | Path, path: str) -> dict[str, Any]:
+    """Return the constraints of PLAF text, or of a file of PLAF, YAML or JSON."""
     if isinstance(source, str) and is_program(source):
         return _from_plaf(source, path)
-    if Path(source).suffix == ".plaf" and _exists(Path(source)):
-        return _from_plaf(Path(source).read_text(encoding="utf-8"), path)
-    return _read_file(Path(source), path)
-
-
-def _from_plaf(text: str, path: str) -> dict[str, Any]:
-    program = parse_program(text, path)
-    return {"groups": program.groups, "rules": tuple(map(str, program.rules))}
-
-
-def _exists(file: Path) -> bool:
+    file = Path(source)
     try:
-        return file.is_file()
+        known = file.is_file()
     except OSError:  # text that is no name of a file at all, such as one that is too long
-        return False
-
-
-def _read_file(file: Path, path: str) -> dict[str, Any]:
-    if not _exists(file):
+        known = False
+    if not known:
         fix = "pass a dict, the path of a YAML or JSON file, or statements that start with PLAF or GROUP"
         raise InputError(path, f"no file at {str(file)[:60]!r}", fix)
     text = file.read_text(encoding="utf-8")
+    return _from_plaf(text, path) if file.suffix == ".plaf" else _from_file(file, text, path)
+
+
+def _from_plaf(text: str, path: str) -> dict[str, Any]:
+    groups, rules = parse_program(text, path)
+    return {"groups": groups, "rules": tuple(map(str, rules))}
+
+
+def _from_file(file: Path, text: str, path: str) -> dict[str, Any]:
+    json_text = file.suffix == ".json"
     try:
-        data = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
+        data = json.loads(text) if json_text else yaml.safe_load(text)
     except (json.JSONDecodeError, yaml.YAMLError) as error:
-        fact = f"{file.name} is not valid {'JSON' if file.suffix == '.json' else 'YAML'}"
+        fact = f"{file.name} is not valid {'JSON' if json_text else 'YAML'}"
         raise InputError(path, fact, str(error).replace("\n", " ")) from None
-    if data is None:
-        return {}
-    if not isinstance(data, dict):
+    if not isinstance(data, dict | None):
         raise InputError(path, f"{file.name} holds a {type(data).__name__}", "write one mapping of constraint keys")
-    return data
+    return data or {}

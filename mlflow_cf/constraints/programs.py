@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import (
-    ARITHMETIC,
     Apply,
     Changed,
     Computed,
@@ -20,7 +19,6 @@ from mlflow_cf.constraints.expressions import (
     Expression,
     Recoded,
     Ref,
-    Sum,
     evaluate,
     rebuilt,
     references,
@@ -35,8 +33,8 @@ SIGNS: Final[tuple[Comparison, ...]] = ("==", "!=", "<", "<=", ">", ">=")
 # Instructions: three put a constant, or a value of the query row or the candidate, on the stack; four compute with what
 # lies on top, and six with what lies on top and below it.
 CONSTANT, OF_ROW, OF_CANDIDATE, RECODE, ABSOLUTE, FLOOR, EXP, ADD, SUBTRACT, MULTIPLY, DIVIDE, MIN, MAX = range(13)
-SUMS: Final = {"+": ADD, "-": SUBTRACT, "*": MULTIPLY, "/": DIVIDE}
-FUNCTIONS: Final = {"abs": ABSOLUTE, "floor": FLOOR, "exp": EXP, "min": MIN, "max": MAX}
+COMPUTED: Final = ("abs", "floor", "exp", "+", "-", "*", "/", "min", "max")  # in the order of their instructions
+OPERATIONS: Final = dict(zip(COMPUTED, range(ABSOLUTE, MAX + 1), strict=True))
 
 
 class RuleProgram(NamedTuple):
@@ -86,7 +84,7 @@ class ProgramWriter:
         for rule in rules:
             for atom in (*rule.when, rule.then):
                 self._side.append((*self.expression(atom.left), *self.expression(atom.right)))
-                bare = not isinstance(atom.left, ARITHMETIC) and not isinstance(atom.right, ARITHMETIC)
+                bare = not (isinstance(atom.left, Apply) or isinstance(atom.right, Apply))
                 self._atoms.append((SIGNS.index(atom.sign), bare, atom.unknown_from, atom.tolerance))
             self._rule.append(len(self._atoms))
         return first, len(self._rule) - 1
@@ -117,36 +115,27 @@ class ProgramWriter:
     def _write(self, expression: Expression) -> None:
         match expression:
             case Const(value):
-                self._instruction(CONSTANT, constant=value)
+                self._code.append((CONSTANT, 0, value))
             case Ref(side, column):
-                self._instruction(OF_ROW if side == "x" else OF_CANDIDATE, column)
-            case Sum(sign, left, right):
-                self._operation(SUMS[sign], (left, right))
-            case Apply(function, several):
-                self._operation(FUNCTIONS[function], several)
+                self._code.append((OF_ROW if side == "x" else OF_CANDIDATE, column, 0.0))
+            case Apply(function, (first, *others)):
+                self._write(first)
+                for other in others:  # what the operands before it come to lies below it
+                    self._write(other)
+                    self._code.append((OPERATIONS[function], 0, 0.0))
+                if not others:
+                    self._code.append((OPERATIONS[function], 0, 0.0))
             case Recoded(of, _, _, table):
                 self._write(of)
-                self._instruction(RECODE, len(self._tables))
+                self._code.append((RECODE, len(self._tables), 0.0))
                 self._tables += [len(table), *table]
             case Changed() | Computed():
                 raise TypeError(f"{type(expression).__name__} cannot be compiled")
 
-    def _operation(self, does: int, operands: Sequence[Expression]) -> None:
-        """Write an operation on one operand, or between each and what those before it come to."""
-        self._write(operands[0])
-        for operand in operands[1:]:
-            self._write(operand)
-            self._instruction(does)
-        if len(operands) == 1:
-            self._instruction(does)
-
-    def _instruction(self, does: int, place: int = 0, constant: float = 0.0) -> None:
-        self._code.append((does, place, constant))
-
 
 def _folded(expression: Expression) -> Expression:
     """Return the value of what mentions none of a row."""
-    if isinstance(expression, ARITHMETIC) and not any(references(expression)):
+    if isinstance(expression, Apply) and not any(references(expression)):
         return Const(float(evaluate(expression, np.empty((1, 0)), np.empty(0))[0]))
     return expression
 
@@ -157,8 +146,6 @@ def is_compiled(part: Rule | Expression) -> bool:
         case Rule():
             atoms = (*part.when, part.then)
             return all(atom.sign != "in" and is_compiled(atom.left) and is_compiled(atom.right) for atom in atoms)
-        case Sum(_, left, right):
-            return is_compiled(left) and is_compiled(right)
         case Recoded(of):
             return is_compiled(of)
         case Apply(_, several):

@@ -7,25 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, Sum, level_table
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, level_table
 from mlflow_cf.constraints.rules import Atom, Origin, Rule
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace, days
-from mlflow_cf.plaf import (
-    Call,
-    Compared,
-    Constant,
-    FunctionName,
-    Node,
-    Operation,
-    Reference,
-    Sign,
-    Statement,
-    nodes_of,
-)
+from mlflow_cf.plaf import Call, Compared, Constant, Node, Reference, Sign, Statement, nodes_of
 
 UNKNOWN = Const(float("inf"))  # a level no feature has: equal to nothing, and without a rank
 _MIRROR: dict[Sign, Sign] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+
+Kind = Literal["number", "date", "level", "word"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +31,7 @@ class _Side:
     """
 
     expression: Expression
-    kind: Literal["number", "date", "level", "word"]
+    kind: Kind
     feature: Feature | None = None
     word: str | bool | None = None
 
@@ -59,8 +51,15 @@ def resolve(
     """
     path = origin.path if path is None else path
     when = tuple(_atom(comparison, space, path, reveal=reveal) for comparison in statement.when)
-    then = _definition_first(statement.then)
-    return Rule(when, _atom(then, space, path, reveal=reveal), origin, str(statement), _defined(then, space))
+    then = statement.then
+    of_row = all(part.side == "x" for part in nodes_of(then.left) if isinstance(part, Reference))
+    if of_row and isinstance(then.right, Reference) and then.right.side == "x_cf":
+        then = Compared(then.right, _MIRROR[then.sign], then.left)  # so that it defines F of x_cf.F (GeCo section 3.2)
+    atom, defines = _atom(then, space, path, reveal=reveal), None
+    match then:
+        case Compared(Reference("x_cf", name) as left, _, right) if left not in nodes_of(right):
+            defines = space.index[name]
+    return Rule(when, atom, origin, str(statement), defines)
 
 
 def check_sides(node: Node, sides: Sequence[Side], path: str) -> None:
@@ -96,38 +95,13 @@ def resolve_code(node: Node, feature: Feature, space: FeatureSpace, path: str, *
     left = _Side(Ref("x_cf", space.index[feature.name]), "level", feature)
     right = _side(node, space, path)
     if not feature.numeric:
-        if right.kind == "level":
-            return _recoded(left, "==", right, path)
-        return _beside_level(feature, right, path, reveal=reveal)
-    kind: Literal["number", "date"] = "date" if feature.kind == "date" else "number"
+        return _beside_level(left, "==", right, path, reveal=reveal)
+    kind: Kind = "date" if feature.kind == "date" else "number"
     left = _Side(left.expression, kind, feature)
     right = _as_date(right, left, path)
     if right.kind != kind:
         raise InputError(path, f"sets {feature.name}, a {kind}, to {_called(right)}", "give a value of its kind")
     return _as_stored(right, left)
-
-
-def _definition_first(then: Compared) -> Compared:
-    """Return a comparison with a bare ``x_cf.F`` moved to the left, where it defines F (GeCo section 3.2)."""
-    bare = isinstance(then.right, Reference) and then.right.side == "x_cf"
-    if bare and all(reference.side == "x" for reference in _references(then.left)):
-        return Compared(then.right, _MIRROR[then.sign], then.left)
-    return then
-
-
-def _defined(then: Compared, space: FeatureSpace) -> int | None:
-    if not isinstance(then.left, Reference) or then.left.side != "x_cf" or then.left in _references(then.right):
-        return None
-    return space.index[then.left.feature]
-
-
-def _references(node: Node) -> list[Reference]:
-    match node:
-        case Reference():
-            return [node]
-        case Operation(_, left, right):
-            return _references(left) + _references(right)
-    return []
 
 
 def _atom(comparison: Compared, space: FeatureSpace, path: str, *, reveal: bool) -> Atom:
@@ -136,7 +110,9 @@ def _atom(comparison: Compared, space: FeatureSpace, path: str, *, reveal: bool)
     if "level" in (left.kind, right.kind):
         return _level_atom(left, sign, right, path, reveal=reveal)
     if left.kind == right.kind == "word":
-        return _word_atom(left, sign, right, path)
+        if isinstance(left.word, bool) != isinstance(right.word, bool) or sign not in ("==", "!="):
+            raise InputError(path, f"cannot compare {_called(left)} {sign} {_called(right)}", "name a feature")
+        return Atom(Const(0.0), sign, Const(0.0 if left.word == right.word else 1.0))
     left, right = _as_date(left, right, path), _as_date(right, left, path)
     if left.kind != right.kind:
         raise InputError(path, f"compares {_called(left)} with {_called(right)}", "compare like with like")
@@ -151,46 +127,35 @@ def _side(node: Node, space: FeatureSpace, path: str) -> _Side:
             return _Side(Const(float(value)), "number")
         case Reference(side, name):
             if name not in space.index:
-                raise InputError(path, f"{_cut(name)} is not a feature", did_you_mean(name, space.names, "features"))
+                raise InputError(path, f"{name!r:.60} is not a feature", did_you_mean(name, space.names, "features"))
             feature = space[name]
-            kind: Literal["number", "date", "level"] = "number"
-            if not feature.numeric or feature.kind == "date":
-                kind = "date" if feature.numeric else "level"
+            kind: Kind = "level" if not feature.numeric else "date" if feature.kind == "date" else "number"
             return _Side(Ref(side, space.index[name]), kind, feature)
-        case Call(name, arguments):
-            return _applied(name, [_side(argument, space, path) for argument in arguments], path)
-        case Operation(sign, left, right):
+        case Call("+" | "-" | "*" | "/" as sign, (left, right)):
             return _sum(sign, _side(left, space, path), _side(right, space, path), path)
+        case Call(function, arguments):
+            sides = [_side(argument, space, path) for argument in arguments]
+            for one in sides:
+                if one.kind != "number":
+                    fact = f"{function}() of {_called(one)} has no meaning"
+                    raise InputError(path, fact, "calculate with numbers")
+            return _Side(Apply(function, tuple(one.expression for one in sides)), "number")
 
 
 def _called(side: _Side) -> str:
     if side.kind == "word":
-        return _cut(side.word) if isinstance(side.word, str) else str(side.word).lower()
+        return f"{side.word!r:.60}" if isinstance(side.word, str) else str(side.word).lower()
     return f"a {side.kind}"
-
-
-def _cut(word: object) -> str:
-    return repr(word)[:60]
 
 
 def _sum(sign: Literal["+", "-", "*", "/"], left: _Side, right: _Side, path: str) -> _Side:
     """Return arithmetic on numbers and dates: date and days make a date, the difference of two dates is days."""
-    kinds = (left.kind, right.kind)
-    result: Literal["number", "date"] | None = None
+    kinds, calculated = (left.kind, right.kind), Apply(sign, (left.expression, right.expression))
     if kinds == ("number", "number") or (kinds == ("date", "date") and sign == "-"):
-        result = "number"
-    elif (kinds == ("date", "number") and sign in "+-") or (kinds == ("number", "date") and sign == "+"):
-        result = "date"
-    if result is None:
-        raise InputError(path, f"{_called(left)} {sign} {_called(right)} has no meaning", "calculate with numbers")
-    return _Side(Sum(sign, left.expression, right.expression), result)
-
-
-def _applied(name: FunctionName, arguments: list[_Side], path: str) -> _Side:
-    for argument in arguments:
-        if argument.kind != "number":
-            raise InputError(path, f"{name}() of {_called(argument)} has no meaning", "calculate with numbers")
-    return _Side(Apply(name, tuple(argument.expression for argument in arguments)), "number")
+        return _Side(calculated, "number")
+    if (kinds == ("date", "number") and sign in "+-") or (kinds == ("number", "date") and sign == "+"):
+        return _Side(calculated, "date")
+    raise InputError(path, f"{_called(left)} {sign} {_called(right)} has no meaning", "calculate with numbers")
 
 
 def _as_stored(side: _Side, other: _Side) -> Expression:
@@ -211,12 +176,6 @@ def _as_date(side: _Side, other: _Side, path: str) -> _Side:
     return _Side(Const(code), "date")
 
 
-def _word_atom(left: _Side, sign: Sign, right: _Side, path: str) -> Atom:
-    if isinstance(left.word, bool) != isinstance(right.word, bool) or sign not in ("==", "!="):
-        raise InputError(path, f"cannot compare {_called(left)} {sign} {_called(right)}", "name a feature")
-    return Atom(Const(0.0), sign, Const(0.0 if left.word == right.word else 1.0))
-
-
 def _level_atom(left: _Side, sign: Sign, right: _Side, path: str, *, reveal: bool) -> Atom:
     if left.kind != "level":  # so that a level stands on the left
         left, sign, right = right, _MIRROR[sign], left
@@ -225,15 +184,16 @@ def _level_atom(left: _Side, sign: Sign, right: _Side, path: str, *, reveal: boo
     if sign not in ("==", "!=") and not feature.has_order:
         fix = f"declare it: features={{{feature.name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
         raise InputError(path, f"{feature.name} {sign}: a {feature.kind} has no order", fix)
-    if right.kind == "level":
-        side = _recoded(left, sign, right, path)
-    else:
-        side = _beside_level(feature, right, path, reveal=reveal)
+    side = _beside_level(left, sign, right, path, reveal=reveal)
     return Atom(left.expression, sign, side, unknown_from=feature.unknown_from)
 
 
-def _beside_level(feature: Feature, side: _Side, path: str, *, reveal: bool) -> Expression:
-    """Return the code, in `feature`, of a word that its levels are compared with."""
+def _beside_level(left: _Side, sign: Sign, side: _Side, path: str, *, reveal: bool) -> Expression:
+    """Return the code, in the feature of a level on the left, of the level or the word that it is compared with."""
+    if side.kind == "level":
+        return _recoded(left, sign, side, path)
+    feature = left.feature
+    assert feature is not None  # noqa: S101  a level always has one
     word = side.word if side.kind == "word" else side.expression.value if isinstance(side.expression, Const) else None
     comparable = side.kind == "word" or any(isinstance(level, int | float) for level in feature.levels)
     if word is None or not comparable or (feature.kind == "boolean" and not isinstance(word, bool)):
@@ -243,7 +203,7 @@ def _beside_level(feature: Feature, side: _Side, path: str, *, reveal: bool) -> 
     if code is None:
         if reveal:  # a server's log would have the word, and who sent it never sees the warning
             fix = known_levels(feature, word, reveal=reveal)
-            warnings.warn(f"{path}: {_cut(word)} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
+            warnings.warn(f"{path}: {word!r:.60} is not a level of {feature.name}, so never equal; {fix}", stacklevel=2)
         return UNKNOWN
     return Const(code)
 

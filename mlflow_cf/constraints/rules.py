@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import (
-    ARITHMETIC,
     MISSING,
+    SIDES,
+    Apply,
     Const,
     Expression,
     Recoded,
@@ -123,7 +124,7 @@ class Atom:
         if self.sign == "in":
             return np.isin(left, self.members)
         right = evaluate(self.right, Z, x0)
-        bare = not (isinstance(self.left, ARITHMETIC) or isinstance(self.right, ARITHMETIC))
+        bare = not (isinstance(self.left, Apply) or isinstance(self.right, Apply))
         held = compare(self.sign, left, right, bare=bare, unknown_from=self.unknown_from)
         return held | (np.abs(left - right) <= self.tolerance) if self.sign == "==" and self.tolerance else held
 
@@ -137,11 +138,8 @@ class Atom:
 
     @cached_property
     def _columns(self) -> dict[Side, frozenset[int]]:
-        columns: dict[Side, set[int]] = {"x": set(), "x_cf": set()}
-        for part in (self.left, self.right):
-            for ref in references(part):
-                columns[ref.side].add(ref.column)
-        return {side: frozenset(found) for side, found in columns.items()}
+        found = [*references(self.left), *references(self.right)]
+        return {side: frozenset(ref.column for ref in found if ref.side == side) for side in SIDES}
 
 
 @dataclass(frozen=True)
@@ -242,9 +240,7 @@ def compare(sign: Comparison, left: Floats, right: Floats, *, bare: bool, unknow
     return ahead | same if sign in ("<=", ">=") else ahead
 
 
-def repair_order(
-    rules: Sequence[Rule], groups: Sequence[tuple[int, ...]], names: Sequence[str], path: str = "constraints"
-) -> tuple[int, ...]:
+def repair_order(rules: Sequence[Rule], groups: Sequence[tuple[int, ...]], names: Sequence[str]) -> tuple[int, ...]:
     """Return the groups in topological order of their rules; ties in the order of features.
 
     A rule that defines a feature and mentions another group puts that group first. Rejection rules order nothing.
@@ -264,13 +260,11 @@ def repair_order(
     except CycleError as error:
         circle = " -> ".join("+".join(names[column] for column in groups[number]) for number in reversed(error.args[1]))
         fix = "rewrite one of them so that it defines nothing, e.g. IF ... THEN 1 = 2"
-        raise InputError(f"{path}.rules", f"rules depend on each other: {circle}", fix) from None
-    order: list[int] = []
-    ready = list(graph.get_ready())
-    while ready:
-        heapq.heapify(ready)
-        number = heapq.heappop(ready)
-        order.append(number)
-        graph.done(number)
-        ready.extend(graph.get_ready())
+        raise InputError("constraints.rules", f"rules depend on each other: {circle}", fix) from None
+    order, ready = list[int](), list[int]()
+    while graph.is_active():
+        for number in graph.get_ready():
+            heapq.heappush(ready, number)
+        order.append(heapq.heappop(ready))
+        graph.done(order[-1])
     return tuple(order)

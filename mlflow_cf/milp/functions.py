@@ -14,11 +14,12 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.causal.forms import PIECEWISE, Additive, ByLevel, CausalFormula, Slope, bends
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Function, Ref, Sum, evaluate, references
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, evaluate, references
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.embed import rectified
 from mlflow_cf.milp.program import Affine, Columns, NotLinearError, Program, difference, total
 from mlflow_cf.milp.variables import Chosen, Real, Variables
+from mlflow_cf.plaf import Function
 
 POINTS: Final = 65  # of a curve; lines between them are off by 1/32,768 of its curvature over the whole range
 
@@ -120,9 +121,9 @@ class _Embedding:
         match expression:
             case Ref(_, place):
                 return _filled(self.variables, self.parents[place], float(self.usual[place]))
-            case Sum("*" | "/" as sign, left, right):
+            case Apply("*" | "/" as sign, (left, right)):
                 return self._scaled(left, right, quotient=sign == "/")
-            case Sum(sign, left, right):
+            case Apply("+" | "-" as sign, (left, right)):
                 return total([self.of(left), self.of(right).times(1.0 if sign == "+" else -1.0)])
             case Apply(function, several):
                 return self._applied(function, [self.of(part) for part in several])
@@ -174,7 +175,7 @@ class _Embedding:
     def _scaled(self, left: Expression, right: Expression, *, quotient: bool) -> Affine:
         """Return a product, or a quotient, one operand of which is constant or tabulated."""
         if quotient:
-            right = Sum("/", Const(1.0), right)
+            right = Apply("/", (Const(1.0), right))
         for factor, other in ((right, left), (left, right)):
             if (table := self._tabled(factor)) is not None:
                 if np.isnan(table[1]).any():

@@ -17,7 +17,7 @@ import numpy as np
 from mlflow_cf.causal.equation import StructuralEquation
 from mlflow_cf.causal.forms import Additive, CausalFormula, bends
 from mlflow_cf.causal.function import StructuralFunction
-from mlflow_cf.constraints.expressions import Computed, Const, Expression, Recoded, Ref, Sum
+from mlflow_cf.constraints.expressions import Apply, Computed, Const, Expression, Recoded, Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.milp.embed import check_linear, embed
 from mlflow_cf.milp.functions import embed_additive, embed_formula
@@ -183,7 +183,7 @@ def _linear(variables: Variables, expression: Expression) -> Affine:
             if isinstance(variable, Real) or not np.isfinite(table).all():
                 raise NotLinearError("levels that the other feature lacks")
             return Affine.chosen(variable.selectors, np.array(table)[variable.values(column).astype(np.intp)])
-        case Sum(sign, left, right):
+        case Apply("+" | "-" | "*" | "/" as sign, (left, right)):
             return _combined(sign, _linear(variables, left), _linear(variables, right))
     raise NotLinearError("an absolute value, or a number of changes")
 

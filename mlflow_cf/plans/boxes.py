@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Sum
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref
 from mlflow_cf.constraints.rules import Atom, Bools, Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.plans.action_model import ActionModel
@@ -55,7 +55,7 @@ def interval_of(expression: Expression, after: Interval, before: Interval) -> In
         case Ref(side, column):
             box = before if side == "x" else after
             return Interval.of(box.low[:, column], box.high[:, column])
-        case Sum(sign, left, right):
+        case Apply("+" | "-" | "*" | "/" as sign, (left, right)):
             return _combined(sign, interval_of(left, after, before), interval_of(right, after, before))
         case Apply(function, several):
             return _applied(function, [interval_of(of, after, before) for of in several])

@@ -12,7 +12,7 @@ import numpy as np
 
 from mlflow_cf.causal.equation import causal_rules
 from mlflow_cf.causal.function import StructuralFunction, structural_functions
-from mlflow_cf.causal.learn import Arrays
+from mlflow_cf.causal.opened import Arrays
 from mlflow_cf.constraints import (
     ChangeLimit,
     Combinations,
@@ -30,7 +30,6 @@ from mlflow_cf.constraints import (
     joined_groups,
     no_pause,
     parted,
-    regrouped,
     repair_order,
 )
 from mlflow_cf.constraints.expressions import differing
@@ -174,7 +173,7 @@ class BoundPolicy:
                 update={"groups": tuple(dict.fromkeys([*self.constraints.groups, *request.groups]))}
             )
             check_groups(merged, self.space)  # overlapping ones
-            domains = regrouped(self.domains, merged, self.space, self.combinations, pause)
+            domains = build_domains(self.space, self.combinations, merged, self.values, self.domains, pause)
             tables = replace(tables, all=tuple(domain.shared(self.k_anonymous) for domain in domains))
             known = {group.columns for group in joined}
             added = joined_groups(request, self.space, "request")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mlflow_cf.constraints import Domain, Rule
-from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref, Sum
+from mlflow_cf.constraints.expressions import Apply, Const, Expression, Ref
 from mlflow_cf.constraints.programs import SIGNS, Checks
 from mlflow_cf.constraints.rules import Atom, Origin
 from mlflow_cf.features import FeatureSpace
@@ -26,7 +26,7 @@ def sides(column: int) -> st.SearchStrategy[Expression]:
     """Return what a rule may say of one column of the counterfactual and of the row."""
     plain = values.map(Const) | st.integers(0, COLUMNS - 1).map(lambda other: Ref("x", other))
     operands = plain | st.just(Ref("x_cf", column))
-    computed = st.builds(Sum, st.sampled_from("+-*/"), operands, operands) | operands.map(
+    computed = st.builds(Apply, st.sampled_from("+-*/"), st.tuples(operands, operands)) | operands.map(
         lambda of: Apply("abs", (of,))
     )
     return operands | computed

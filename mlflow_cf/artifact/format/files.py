@@ -31,7 +31,7 @@ from mlflow_cf.artifact.format.mlmodel import Stated, altered
 from mlflow_cf.artifact.format.pickled import FUNCTIONS
 from mlflow_cf.artifact.format.plain import json_bytes, plain_yaml, read_bounded, reading, sha256_of
 from mlflow_cf.causal.function import by_equation, of_equations, structural_functions
-from mlflow_cf.causal.learn import Arrays
+from mlflow_cf.causal.opened import Arrays
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, learns
