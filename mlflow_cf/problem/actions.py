@@ -111,6 +111,11 @@ class Group:
         return len(self.actions) - 1
 
     @property
+    def mutable(self) -> bool:
+        """Whether it may be anything but what the row has."""
+        return self.proposals > 0 or (self.interval is not None and self.interval[0] < self.interval[1])
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """Range of a single continuous number, or None."""
         return self.domain.interval

@@ -235,7 +235,7 @@ def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: in
         group = problem.groups[number]
         if group.own_allowed and len(units) >= most:
             break
-        if not _may_change(group):
+        if not group.mutable:
             continue
         coordinates = coordinates_of(problem, embedding, group, box_of)
         back = None
@@ -260,10 +260,6 @@ def _keeping(group: Group, kept: Bools) -> Group:
     places = None if bound.ids is None else bound.ids[kept]
     parts = (bound.values[kept], bound.weights[kept], own, bound.cost[kept], bound.peak[kept], places)
     return group.taking(GroupActions(*parts))
-
-
-def _may_change(group: Group) -> bool:
-    return group.proposals > 0 or (group.interval is not None and group.interval[0] < group.interval[1])
 
 
 def _ends(number: NumberCoordinate) -> Floats:
