@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.explainer import Facts, known_labels
+from mlflow_cf.explainers.explainer import Facts, known_labels, meets
 from mlflow_cf.explainers.mdpso.coordinates import (
     NO_CHANGE,
     BoxOf,
@@ -359,12 +359,10 @@ def _value(feature: Feature, codes: Floats, members: NDArray[np.intp], classes: 
 
 def _members(facts: Facts) -> NDArray[np.intp]:
     """Return the class (n,) of every row, -1 without; of a regression 0 in the wanted interval, -1 outside."""
-    labels, target = known_labels(facts), facts.target.target
-    if not target.interval:
+    labels = known_labels(facts)
+    if not facts.target.target.interval:
         return labels.astype(np.intp)
-    low = -np.inf if target.low is None else target.low
-    high = np.inf if target.high is None else target.high
-    inside = (labels >= low) & (labels <= high)
+    inside = meets(labels, facts.target)
     if inside.all() or not inside.any():
         fact = f"{'every' if inside.all() else 'no'} row of the data is in the wanted interval, so no feature tells"
         raise InputError("explainer", fact, 'use "geco", or an interval that some rows are in')
