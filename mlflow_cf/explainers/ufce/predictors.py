@@ -148,9 +148,7 @@ class Predictors:
     def _level(self, feature: Feature, column: int, number: int, told: Floats) -> Floats:
         """Return the codes (m,) of the most probable levels that some admissible tuple has."""
         group = self.problem.groups[number]
-        kept = np.ones(len(group.actions), dtype=np.bool_)
-        kept[group.own] = group.own_allowed
-        some = group.actions[kept][:, group.columns.index(column)]
+        some = group.actions[group.admissible, group.columns.index(column)]
         levels = np.unique(some[some < len(feature.levels)]).astype(np.intp)
         if not len(levels):
             return np.full(len(told), np.nan)
