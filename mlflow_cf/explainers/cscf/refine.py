@@ -20,6 +20,7 @@ from mlflow_cf.search.population import row_keys
 
 ROUNDS: Final = 14
 TRIES: Final = 24  # of each plan in each round
+REACH: Final = 0.15  # how far values go in the first round, as a share of their ranges
 SHRINK: Final = 0.55  # of the reach of a plan that no try made cheaper
 
 
@@ -29,16 +30,14 @@ class Refining:
 
     Attributes:
         evaluator: of the row; rng: the only source of chance.
-        reach: how far values go in the first round, as a share of their ranges.
     """
 
     evaluator: Evaluator
     rng: np.random.Generator
-    reach: float = 0.15
 
     def run(self, plans: Evaluated, *, any_distance: bool) -> Evaluated:
         """Return plans (m) with cheaper values; where not `any_distance`, none is farther away by Gower's distance."""
-        reach = np.full(len(plans), self.reach)
+        reach = np.full(len(plans), REACH)
         for _ in range(ROUNDS):
             if not len(plans) or self.evaluator.cut:
                 break

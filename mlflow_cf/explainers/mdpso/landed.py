@@ -55,10 +55,6 @@ class Landed:
         """Return the fitness of the rows at places (m,); unrated ones are worse than all others."""
         return self._fitness.take(places)
 
-    def codes(self, places: Places) -> Codes:
-        """Return the codes (m, A) of the active groups of rows at places (m,)."""
-        return np.asarray(self._codes[places][:, self.at])
-
     def rows(self, places: Places) -> Floats:
         """Return rows (m, d)."""
         return self._rows(self._codes[places], self._numbers[places])
