@@ -20,7 +20,7 @@ from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.explainers.ufce import predictors as module
 from mlflow_cf.explainers.ufce.lines import Acceptance, SearchLines, singles, walk
 from mlflow_cf.explainers.ufce.predictors import Predictors, counted, fit_predictors, mutual_information
-from mlflow_cf.explainers.ufce.subspaces import Neighbourhood, Subspaces, interval
+from mlflow_cf.explainers.ufce.subspaces import Subspaces, interval
 from mlflow_cf.features import Embedding, FeatureSpace
 from mlflow_cf.goal import Rating
 from mlflow_cf.model.judge import OpenModel
@@ -59,8 +59,7 @@ def problem_of(favourable, ranges) -> Problem:
 
 def walked(favourable, ranges) -> tuple[list[float], list[float]]:
     problem = problem_of(favourable, ranges)
-    near = Neighbourhood(problem.background[:0])
-    subspaces = Subspaces.of(problem, near)
+    subspaces = Subspaces.of(problem, problem.background[:0])
     embedding = Embedding.fit(problem.space, problem.background, scale="deviation")
     predictors = Predictors(
         problem, embedding, *finished(fit_predictors(embedding, problem.background)), subspaces.ends

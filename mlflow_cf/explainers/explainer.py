@@ -372,6 +372,12 @@ def _read_only(name: str, array: NDArray[Any]) -> NDArray[Any]:
     return kept
 
 
+def meets(labels: Floats, bound: BoundTarget) -> NDArray[np.bool_]:
+    """Return (n,) which labels, as `known_labels` gives them, a target wants."""
+    codes = np.zeros(0, dtype=np.intp) if bound.target.interval else labels.astype(np.intp)
+    return bound.met(Outcome(codes, values=labels))
+
+
 def known_labels(facts: Facts) -> Floats:
     """Return (n,) the value of every row, or the position of its label among the model's, -1 where it has none.
 

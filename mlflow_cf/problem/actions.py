@@ -111,6 +111,17 @@ class Group:
         return len(self.actions) - 1
 
     @property
+    def admissible(self) -> Codes:
+        """(k,) codes of the actions that it may take: all of them, but not its own one if the rules reject that."""
+        codes = np.arange(len(self.actions))
+        return codes if self.own_allowed else np.delete(codes, self.own)
+
+    @property
+    def mutable(self) -> bool:
+        """Whether it may be anything but what the row has."""
+        return self.proposals > 0 or (self.interval is not None and self.interval[0] < self.interval[1])
+
+    @property
     def interval(self) -> tuple[float, float] | None:
         """Range of a single continuous number, or None."""
         return self.domain.interval

@@ -157,7 +157,13 @@ def draw_distinct(weights: Floats, rows: int, size: int, rng: np.random.Generato
     left = np.arange(rows)
     taken = np.zeros((rows, 0), dtype=np.intp)
     if len(possible) > FEW * size:  # else exponentials for all of them are as fast
-        taken, distinct = _with_replacement(weights[possible], rows, size, rng)
+        shares = weights[possible].cumsum()
+        taken = (shares / shares[-1]).searchsorted(rng.random((rows, 2 * size)), side="right")
+        order = np.argsort(taken, axis=1, kind="stable")
+        ascending = np.take_along_axis(taken, order, axis=1)
+        distinct = np.ones(taken.shape, dtype=np.bool_)
+        np.put_along_axis(distinct, order[:, 1:], ascending[:, 1:] != ascending[:, :-1], axis=1)
+        distinct &= distinct.cumsum(axis=1) <= size
         enough = distinct.sum(axis=1) == size
         drawn[enough] = taken[enough][distinct[enough]].reshape(-1, size)
         left = np.flatnonzero(~enough)
@@ -166,17 +172,6 @@ def draw_distinct(weights: Floats, rows: int, size: int, rng: np.random.Generato
     np.put_along_axis(keys, taken, -1.0, axis=1)  # first of all
     drawn[left] = np.argpartition(keys, size - 1, axis=1)[:, :size]
     return possible[drawn]
-
-
-def _with_replacement(weights: Floats, rows: int, size: int, rng: np.random.Generator) -> tuple[Codes, Bools]:
-    """Return (r, 2 size) codes drawn with replacement, and which of them are the first `size` distinct of their row."""
-    shares = weights.cumsum()
-    drawn = (shares / shares[-1]).searchsorted(rng.random((rows, 2 * size)), side="right")
-    order = np.argsort(drawn, axis=1, kind="stable")
-    ascending = np.take_along_axis(drawn, order, axis=1)
-    first = np.ones(drawn.shape, dtype=np.bool_)
-    np.put_along_axis(first, order[:, 1:], ascending[:, 1:] != ascending[:, :-1], axis=1)
-    return drawn, first & (first.cumsum(axis=1) <= size)
 
 
 def draw_by_row(weights: Floats, rows: Codes, rng: np.random.Generator) -> Codes:

@@ -7,6 +7,7 @@ then pairs of those that do not suffice alone, and so on as long as a set can be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -49,11 +50,7 @@ def more_sets(problem: Problem, budget: Budget, known: Codes) -> Codes:
         budget: at most as many evaluations are taken as before, see `LEAST_EVALUATIONS`, or half of what is left.
         known: (k, G) favourable candidates.
     """
-    part = budget.part(_share(budget))
-    search = MoreSets(problem, part, known)
-    search.run()
-    budget.take(part.used)
-    return search.found()
+    return _searched(problem, budget, known, MoreSets.run).found()
 
 
 def nearer(problem: Problem, budget: Budget, known: Codes) -> Codes:
@@ -61,16 +58,16 @@ def nearer(problem: Problem, budget: Budget, known: Codes) -> Codes:
 
     Arguments are those of `more_sets`, which grows sets of changes besides.
     """
-    part = budget.part(_share(budget))
+    return _searched(problem, budget, known, MoreSets.singles).answers.codes
+
+
+def _searched(problem: Problem, budget: Budget, known: Codes, look: Callable[[MoreSets], None]) -> MoreSets:
+    """Return a search that has looked, within at most half of what is left, so that what is found can be proved."""
+    part = budget.part(min(max(budget.used, LEAST_EVALUATIONS), budget.left // 2))
     search = MoreSets(problem, part, known)
-    search.singles()
+    look(search)
     budget.take(part.used)
-    return search.answers.codes
-
-
-def _share(budget: Budget) -> int:
-    """Return how many evaluations to take: at most half of what is left, so that what is found can be proved."""
-    return min(max(budget.used, LEAST_EVALUATIONS), budget.left // 2)
+    return search
 
 
 class MoreSets:
@@ -86,7 +83,10 @@ class MoreSets:
         self.problem, self.budget = problem, budget
         self.cascade, self.seen = Cascade(problem), Seen(problem)
         self.answers = self.favourable = self.tried = none_scored(problem)
-        self.base = self._base()
+        own = problem.own[None]
+        lawful = problem.own_allowed.all() and problem.held(own)[0]
+        repaired = own if lawful else self.cascade.repair(own)
+        self.base: Codes = repaired[0] if len(repaired) else problem.own
         self._favourable_keys: set[int] = set()
         self.seen.remember(len(self.seen.new(known)))
         self._keep(_favourable(problem, known))
@@ -120,8 +120,11 @@ class MoreSets:
         return failed.take(np.concatenate([first, others])[:BEAM])
 
     def singles(self) -> None:
-        """Rate single changes, and bring all answers nearer."""
-        self._rate(self._singles())
+        """Rate single changes of the base, and bring all answers nearer."""
+        numbers = range(len(self.problem.groups))
+        most = max(2 * ACTIONS, MOST_SINGLES // len(numbers))
+        changed = [_with(self.base, n, _spread(_actions(self.problem, n), most)) for n in numbers]
+        self._rate(np.concatenate(changed))
         self._refine()
 
     def found(self) -> Codes:
@@ -132,19 +135,6 @@ class MoreSets:
         alike = self._alike()
         alike = _spread(alike[np.argsort(others.score[alike], kind="stable")], SPARE * problem.count)
         return np.concatenate([answers.codes, others.codes[alike]])
-
-    def _base(self) -> Codes:
-        """Return the row (G,), repaired where it breaks rules."""
-        problem, own = self.problem, self.problem.own[None]
-        lawful = problem.own_allowed.all() and problem.held(own)[0]
-        repaired = own if lawful else self.cascade.repair(own)
-        return np.asarray(repaired[0] if len(repaired) else problem.own)
-
-    def _singles(self) -> Codes:
-        """Return candidates (m, G) that differ from the base in one group."""
-        most = max(2 * ACTIONS, MOST_SINGLES // len(self.problem.groups))
-        numbers = range(len(self.problem.groups))
-        return np.concatenate([_with(self.base, n, _spread(_actions(self.problem, n), most)) for n in numbers])
 
     def _rate(self, codes: Codes) -> Population:
         """Rate candidates (m, G) that are new and near enough, keep the favourable ones, and return all of them."""

@@ -5,9 +5,7 @@ Also background rows as a start for searches that found nothing from the row its
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,6 +40,7 @@ class Snapping:
 
     problem: Problem
     box: Floats | None = None
+    _found: dict[int, NearestActions] = field(default_factory=dict)
 
     def read(self, embedding: Embedding, V: Floats) -> Floats:
         """Return vectors (m, width) as rows (m, d) to snap: of every category the best admissible level.
@@ -77,22 +76,18 @@ class Snapping:
         """Return (width,) which coordinates belong to a level of some admissible action, or to none."""
         choice = np.ones(embedding.width, dtype=np.bool_)
         for group in self.problem.groups:
-            admissible = group.actions[_admissible(group)]
+            admissible = group.actions[group.admissible]
             for column, codes in zip(group.columns, admissible.T, strict=True):
                 feature, block = embedding.space.features[column], embedding.blocks[column]
                 if feature.kind == "category":
                     choice[block] = np.isin(np.arange(len(feature.levels)), codes)
         return choice
 
-    @cached_property
-    def _found(self) -> dict[int, NearestActions]:
-        return {}
-
     def _of(self, group: Group) -> NearestActions:
         features = [self.problem.space.features[column] for column in group.columns]
-        codes = np.flatnonzero(_admissible(group))
+        codes = group.admissible
         if not len(codes):
-            return _Own(group.own)
+            return _Number(np.empty(0), codes, group.own, np.inf)  # it stays as it is
         if len(features) > 1:
             return _Tuples(group.actions[codes], codes, features)
         if features[0].has_order:
@@ -135,22 +130,6 @@ class Snapping:
         gain = np.abs(nearest - wanted) - np.abs(values - wanted)
         kept &= (gain > 0) | ((gain == 0) & (np.abs(values - own) < np.abs(nearest - own)))
         return np.where(kept, values, nearest)
-
-
-class NearestActions(Protocol):
-    """Finds the actions of one group that are nearest to given values."""
-
-    def codes(self, wanted: Floats) -> Codes:
-        """Return the codes (m,) of the nearest actions for codes (len(columns), m); missing is the own value."""
-        ...
-
-
-@dataclass(frozen=True)
-class _Own:
-    own: int
-
-    def codes(self, wanted: Floats) -> Codes:
-        return np.full(wanted.shape[1], self.own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,6 +197,11 @@ class _Tuples:
         return total
 
 
+# what finds the actions of one group nearest to given values: `codes` takes codes (columns, m), where missing is the
+# own value, and returns codes (m,) of actions
+NearestActions = _Level | _Number | _Tuples
+
+
 def _changes(feature: Feature, sought: Floats, offered: Floats) -> Floats | Bools:
     """Return changes (m, t) between codes (m, 1) and (t,): in ranges, and 1 where one of them has no rank."""
     span = feature.high - feature.low
@@ -228,20 +212,8 @@ def _changes(feature: Feature, sought: Floats, offered: Floats) -> Floats | Bool
         if sought.max() < limit and offered.max() < limit:  # and nothing is missing
             return change
         ranked: Bools = (sought < limit) & (offered < limit)
-        return np.where(ranked, change, _differ(sought, offered))
-    return _differ(sought, offered)
-
-
-def _differ(sought: Floats, offered: Floats) -> Bools:
-    differ: Bools = (sought != offered) & ~(np.isnan(sought) & np.isnan(offered))
-    return differ
-
-
-def _admissible(group: Group) -> Bools:
-    """Return (t,) which actions the group may take: all of them, but not the own one if the rules reject it."""
-    admissible = np.ones(len(group.actions), dtype=np.bool_)
-    admissible[group.own] = group.own_allowed
-    return admissible
+        return np.where(ranked, change, ~same(sought, offered))
+    return ~same(sought, offered)
 
 
 def _inward(feature: Feature, low: float, high: float) -> tuple[float, float]:
@@ -256,22 +228,19 @@ def _inward(feature: Feature, low: float, high: float) -> tuple[float, float]:
 
 def nearest_favourable_rows(problem: Problem) -> Floats:
     """Return distinct background rows (m, d) that are predicted favourable and meet every constraint, nearest first."""
-    rows = _admissible_favourable_rows(problem)
+    constant = [column for column, feature in enumerate(problem.space.features) if feature.constant]
+    if same(problem.background[0, constant], problem.x0[constant]).all():
+        rows = problem.background[problem.rate_background().favourable]
+        rows = rows[problem.check(rows)]
+    else:  # a row keeps what is constant, and so no prediction of the background is known here
+        rows = problem.background.copy()
+        rows[:, constant] = problem.x0[constant]
+        rows = rows[problem.check(rows)]
+        rows = rows[problem.rate(rows).favourable]
     distance = problem.bound_distance.distance(problem.columns, rows, problem.x0)
     nearest = rows[np.argsort(distance, kind="stable")]
     _, first = np.unique(np.where(np.isnan(nearest), np.inf, nearest), axis=0, return_index=True)
     return np.asarray(nearest[np.sort(first)])
-
-
-def _admissible_favourable_rows(problem: Problem) -> Floats:
-    constant = [column for column, feature in enumerate(problem.space.features) if feature.constant]
-    if same(problem.background[0, constant], problem.x0[constant]).all():
-        rows = problem.background[problem.rate_background().favourable]
-        return np.asarray(rows[problem.check(rows)])
-    rows = problem.background.copy()
-    rows[:, constant] = problem.x0[constant]  # a row keeps them, and so no prediction of the background is known here
-    rows = rows[problem.check(rows)]
-    return np.asarray(rows[problem.rate(rows).favourable])
 
 
 def codes_of(problem: Problem, Z: Floats) -> Codes:
@@ -280,43 +249,24 @@ def codes_of(problem: Problem, Z: Floats) -> Codes:
     A number is coded by the nearest value of its cell where a problem has one of every cell.
     """
     codes = np.empty((len(Z), len(problem.groups)), dtype=np.intp)
-    known: Bools = np.ones(len(Z), dtype=np.bool_)
+    every: Bools = np.ones(len(Z), dtype=np.bool_)
     changed = problem.changed(Z)
     for number, group in enumerate(problem.groups):
-        find = _cell_codes if group.columns[0] in problem.celled else _group_codes
-        codes[:, number], found = find(problem, group, Z[:, group.columns])
+        values = Z[:, group.columns]
+        if group.columns[0] in problem.celled and problem.cells is not None and group.ids is not None:
+            # where a rule ends inside a cell, several values have it: the nearest stands for it
+            candidates = group.admissible[np.argsort(group.cost[group.admissible], kind="stable")]
+            keys, known = group.ids[candidates], ~np.isnan(values[:, 0])
+            sought = problem.cells.places(group.columns[0], values[:, 0])
+        else:
+            known, sought = group.domain.keys(values)
+            listed, keys = group.domain.keys(group.actions)
+            listed[group.own] = False
+            candidates, keys = np.flatnonzero(listed), keys[listed]
+        if len(candidates):  # the first one with each key
+            order = np.argsort(keys, kind="stable")
+            position = order[np.searchsorted(keys[order], sought).clip(max=len(order) - 1)]
+            codes[:, number], known = candidates[position], known & (keys[position] == sought)
         codes[~changed[:, number], number] = group.own
-        known &= found | ~changed[:, number]
-    return codes[known]
-
-
-def _cell_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:
-    """Return the codes (m,) of numbers (m, 1) by their cells, and which have one."""
-    if problem.cells is None or group.ids is None:
-        raise ValueError("the numbers of this group have no cells")
-    candidates = np.arange(len(group.actions))
-    if not group.own_allowed:
-        candidates = np.delete(candidates, group.own)
-    # where a rule ends inside a cell, several values have it: the nearest stands for it
-    candidates = candidates[np.argsort(group.cost[candidates], kind="stable")]
-    sought = problem.cells.places(group.columns[0], values[:, 0])
-    return _sought(candidates, group.ids[candidates], sought, ~np.isnan(values[:, 0]))
-
-
-def _group_codes(problem: Problem, group: Group, values: Floats) -> tuple[Codes, Bools]:
-    """Return the codes (m,) of actions (m, k) among those of their group's domain, and which have one."""
-    del problem
-    known, keys = group.domain.keys(values)
-    listed, own_keys = group.domain.keys(group.actions)
-    listed[group.own] = False
-    candidates = np.flatnonzero(listed)
-    return _sought(candidates, own_keys[candidates], keys, known)
-
-
-def _sought(candidates: Codes, keys: Codes, sought: Codes, known: Bools) -> tuple[Codes, Bools]:
-    """Return the first candidate (m,) with each of the keys that are sought, and which of the known ones there are."""
-    if not len(candidates):
-        return np.zeros(len(sought), dtype=np.intp), np.zeros(len(sought), dtype=np.bool_)
-    order = np.argsort(keys, kind="stable")
-    position = np.searchsorted(keys[order], sought).clip(max=len(order) - 1)
-    return candidates[order[position]], known & (keys[order[position]] == sought)
+        every &= ~changed[:, number] | (known & (len(candidates) > 0))
+    return codes[every]

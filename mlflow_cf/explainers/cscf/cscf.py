@@ -116,7 +116,7 @@ class CSCF:
     ) -> tuple[Evaluated, int]:
         """Return the plans that no other one beats, and how many generations there were (BRKGA, section 5).
 
-        All elites survive, so that the front never gets worse.
+        All elites survive, so that the front never gets worse. Where all members are elites, both parents are.
 
         Args:
             evaluator: of the row.
@@ -132,21 +132,17 @@ class CSCF:
             kept = distinct(members)
             genes, members = genes[kept], members.take(kept)
             best = elites(members)
-            fresh = self._next(genes, best, rng)
+            rest = np.setdiff1d(np.arange(len(genes)), best, assume_unique=True)
+            elite = genes[rng.choice(best, size=self.offspring)]
+            other = genes[rng.choice(rest if len(rest) else best, size=self.offspring)]
+            children = np.where(rng.random(elite.shape) < self.bias, elite, other)
+            fresh = np.concatenate([children, rng.random((self.mutants, width))])
             some = decoded(fresh, evaluator.possible, most)
             added = evaluator.evaluate(some, all_of_them=not members.feasible.any())
             genes = np.concatenate([genes[best], fresh])
             members = Evaluated.together([members.take(best), added])
             done += 1
         return front(members), done
-
-    def _next(self, genes: Floats, best: Ints, rng: np.random.Generator) -> Floats:
-        """Return (offspring + mutants, 2n) new genes; where all are elites, both parents are."""
-        rest = np.setdiff1d(np.arange(len(genes)), best, assume_unique=True)
-        elite = genes[rng.choice(best, size=self.offspring)]
-        other = genes[rng.choice(rest if len(rest) else best, size=self.offspring)]
-        children = np.where(rng.random(elite.shape) < self.bias, elite, other)
-        return np.concatenate([children, rng.random((self.mutants, genes.shape[1]))])
 
     def _candidates(self, evaluator: Evaluator, found: Evaluated, told: Mapping[str, Any], most: int) -> Candidates:
         """Return plans: cheapest first, or diverse ones."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
 import moocore
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
@@ -83,32 +82,16 @@ class Evaluated:
     @classmethod
     def together(cls, parts: Sequence[Evaluated]) -> Evaluated:
         """Return all of several, one after the other."""
-        most = max(part.sequences.actions.shape[1] for part in parts)
-        padded = [_padded(part.sequences, most) for part in parts]
-        sequences = Ordered(
-            np.concatenate([one.actions for one in padded]), np.concatenate([one.values for one in padded])
+        states, objectives, violations, grade = (
+            np.concatenate(arrays)
+            for arrays in zip(*((p.states, p.objectives, p.violations, p.grade) for p in parts), strict=True)
         )
-        return cls(
-            sequences,
-            np.concatenate([part.states for part in parts]),
-            np.concatenate([part.objectives for part in parts]),
-            np.concatenate([part.violations for part in parts]),
-            np.concatenate([part.grade for part in parts]),
-        )
+        return cls(Ordered.together([part.sequences for part in parts]), states, objectives, violations, grade)
 
-    def ranked(self) -> Ints:
-        """Return the order by cost, Gower's distance, and number of steps."""
-        order: Ints = np.lexsort((self.lengths, self.objectives[:, 1], self.objectives[:, 0]))
-        return order
-
-
-def _padded(sequences: Ordered, most: int) -> Ordered:
-    if sequences.actions.shape[1] == most:
-        return sequences
-    left = ((0, 0), (0, most - sequences.actions.shape[1]))
-    return Ordered(
-        np.pad(sequences.actions, left, constant_values=-1), np.pad(sequences.values, left, constant_values=0.0)
-    )
+    def plans(self) -> Evaluated:
+        """Return those that are plans, by cost, Gower's distance, and number of steps."""
+        order = np.lexsort((self.lengths, self.objectives[:, 1], self.cost))
+        return self.take(order[self.feasible[order]])
 
 
 @dataclass(eq=False)
@@ -124,13 +107,14 @@ class Evaluator:
     possible: Possible
     budget: Budget
     rounded: bool
-    _short: bool = False  # of evaluations: not all were scored
 
     def __post_init__(self) -> None:
         self.walker = Walker(self.possible.action_model, self.problem.x0, UNIT if self.rounded else 0.0)
         self._gower = BoundDistance.bind(Distance(0.0, 1.0, 0.0), self.problem.space)
         self._columns = np.arange(len(self.problem.space))
-        self._memory = Memory()
+        self._places: defaultdict[int, int] = defaultdict(count().__next__)  # of states, in the order they are met
+        self._ratings = np.empty((0, 2))  # at these places: whether a state is as wanted, and its grade
+        self._short = False  # of evaluations: not all were scored
         self._done = np.zeros(len(self.possible), dtype=np.bool_)
 
     def evaluate(self, sequences: Ordered, *, all_of_them: bool = False) -> Evaluated:
@@ -140,21 +124,17 @@ class Evaluator:
         budget leaves no room for counts as what cannot be done.
         """
         size = self.at_once
-        parts = [self._evaluated(sequences.take(np.arange(min(size, len(sequences)))), all_of_them=all_of_them)]
+        parts = [self._evaluated(sequences.take(slice(size)), all_of_them=all_of_them)]
         for start in range(size, len(sequences), size):
             if self.cut:
-                parts.append(self._unknown(sequences.take(np.arange(start, len(sequences))), parts[0]))
+                left = sequences.take(slice(start, None))
+                states = np.tile(self.problem.x0, (len(left), 1))
+                objectives = np.full((len(left), parts[0].objectives.shape[1]), np.inf)
+                nothing = np.full(len(left), UNKNOWN), np.full(len(left), -1.0)
+                parts.append(Evaluated(left, states, objectives, *nothing))
                 break
-            some = sequences.take(np.arange(start, min(start + size, len(sequences))))
-            parts.append(self._evaluated(some, all_of_them=all_of_them))
+            parts.append(self._evaluated(sequences.take(slice(start, start + size)), all_of_them=all_of_them))
         return Evaluated.together(parts) if len(parts) > 1 else parts[0]
-
-    def _unknown(self, sequences: Ordered, other: Evaluated) -> Evaluated:
-        """Return sequences that nobody looked at, beside others that somebody did."""
-        count = len(sequences)
-        states = np.tile(self.problem.x0, (count, 1))
-        objectives = np.full((count, other.objectives.shape[1]), np.inf)
-        return Evaluated(sequences, states, objectives, np.full(count, UNKNOWN), np.full(count, -1.0))
 
     def _evaluated(self, sequences: Ordered, *, all_of_them: bool) -> Evaluated:
         ends = self.walker.walk(sequences.actions, sequences.values)
@@ -171,7 +151,9 @@ class Evaluator:
         violations += ~wanted
         often = ends.often[:, self.possible.columns]
         objectives = np.full((len(sequences), 2 + often.shape[1]), np.inf)
-        objectives[done] = np.column_stack([ends.cost[done], self.gower(ends.states[done]), often[done]])
+        gower = self._gower.changes(self._columns, ends.states[done], self.problem.x0).mean(axis=1)
+        gower = np.round(gower, PLACES) if self.rounded else gower
+        objectives[done] = np.column_stack([ends.cost[done], gower, often[done]])
         return Evaluated(sequences, ends.states, objectives, violations, grade)
 
     @property
@@ -189,28 +171,24 @@ class Evaluator:
         """The actions that could not be done in any sequence so far."""
         return [action.name for action, done in zip(self.possible.actions, self._done, strict=True) if not done]
 
-    def gower(self, states: Floats) -> Floats:
-        """Return Gower's distance (m,) of states (m, d) from the row."""
-        mean: Floats = self._gower.changes(self._columns, states, self.problem.x0).mean(axis=1)
-        return np.round(mean, PLACES) if self.rounded else mean
-
     def _rated(self, states: Floats) -> tuple[Bools, Floats]:
         """Return (m,) which states (m, d) the model says what is wanted of, and how near it is to that.
 
-        What the budget leaves no room for is not wanted.
+        What the budget leaves no room for is not wanted, from then on.
         """
-        found = self._memory.facts(row_keys(states), lambda fresh: self._scored(states[fresh]), (0.0, -1.0))
+        places = np.fromiter(map(self._places.__getitem__, row_keys(states).tolist()), np.int64, len(states))
+        fresh = np.flatnonzero(places >= len(self._ratings))
+        if len(fresh):
+            fresh = fresh[np.unique(places[fresh], return_index=True)[1]]
+            ratings, left = [self._ratings], len(fresh)
+            for part in batches(len(fresh), self.budget):
+                rating = self.problem.rate(states[fresh[part]])
+                ratings.append(np.column_stack([rating.favourable, rating.grade]))
+                left -= len(rating.grade)
+            self._short |= left > 0
+            self._ratings = np.concatenate([*ratings, np.tile([0.0, -1.0], (left, 1))])
+        found = self._ratings[places]
         return found[:, 0] > 0, found[:, 1]
-
-    def _scored(self, states: Floats) -> Floats:
-        """Return (m, 2) the same of states (m, d) never met before, as far as the budget goes."""
-        ratings = [np.empty((0, 2))]
-        for part in batches(len(states), self.budget):
-            rating = self.problem.rate(states[part])
-            ratings.append(np.column_stack([rating.favourable, rating.grade]))
-        rated = np.concatenate(ratings)
-        self._short |= len(rated) < len(states)
-        return rated
 
 
 def answers_among(evaluator: Evaluator, parts: Sequence[Evaluated]) -> Evaluated:
@@ -219,9 +197,7 @@ def answers_among(evaluator: Evaluator, parts: Sequence[Evaluated]) -> Evaluated
     No other one beats them in the objectives, or in cost, number of steps and number of changed features: the first
     alone would leave out the cheapest plan of few steps where a longer one changes features less often.
     """
-    plans = Evaluated.together(parts)
-    plans = plans.take(np.flatnonzero(plans.feasible))
-    plans = plans.take(plans.ranked())
+    plans = Evaluated.together(parts).plans()
     if not len(plans):
         return plans
     _, first = np.unique(row_keys(plans.states + 0.0), return_index=True)  # -0 is 0
@@ -233,8 +209,7 @@ def answers_among(evaluator: Evaluator, parts: Sequence[Evaluated]) -> Evaluated
 
 def front(evaluated: Evaluated) -> Evaluated:
     """Return the plans that no other one beats in one objective without being worse in another; equal ones once."""
-    plans = evaluated.take(np.flatnonzero(evaluated.feasible))
-    plans = plans.take(plans.ranked())
+    plans = evaluated.plans()
     if len(plans) < 2:
         return plans
     _, first = np.unique(plans.objectives, axis=0, return_index=True)
@@ -253,41 +228,3 @@ def unbeaten(objectives: Floats, *, keep_weakly: bool = False) -> Bools:
         told = np.column_stack([told[:, : MOST_OBJECTIVES - 1], told[:, MOST_OBJECTIVES - 1 :].sum(axis=1)])
     found: Bools = moocore.is_nondominated(told, keep_weakly=keep_weakly)
     return found
-
-
-ROOM: Final = 4_096  # entries that there is room for at first
-
-
-class Memory:
-    """Two facts about each of many states."""
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self._places: defaultdict[int, int] = defaultdict(count().__next__)  # in the order in which they are met
-        self._facts: Floats = np.empty((ROOM, 2))
-
-    def facts(self, keys: NDArray[np.uint64], ask: Callable[[Ints], Floats], otherwise: tuple[float, float]) -> Floats:
-        """Return what is known (m, 2) about the states of keys (m,).
-
-        Args:
-            keys: of the states.
-            ask: what finds out (n, 2) about states met for the first time, given where their keys stand; it may leave
-                out the last ones.
-            otherwise: what holds for those that it has left out, from then on.
-        """
-        before = len(self._places)
-        found = np.fromiter(map(self._places.__getitem__, keys.tolist()), np.int64, len(keys))
-        fresh = np.flatnonzero(found >= before)
-        if len(fresh):
-            _, first = np.unique(found[fresh], return_index=True)
-            told = ask(fresh[first])
-            self._make_room(len(self._places))
-            self._facts[before : len(self._places)] = otherwise
-            self._facts[before : before + len(told)] = told
-        return self._facts[found]
-
-    def _make_room(self, entries: int) -> None:
-        if entries > len(self._facts):
-            more = np.empty((max(entries, 2 * len(self._facts)), 2))
-            more[: len(self._facts)] = self._facts
-            self._facts = more

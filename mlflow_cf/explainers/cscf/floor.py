@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import permutations
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -42,22 +43,21 @@ class Reachable:
     problem: Problem
     scorer: Scorer
     doubt: float
+    _values: dict[int, Floats] = field(default_factory=dict)
+    _structures: dict[tuple[int, ...], Structure] = field(default_factory=dict)
 
     def bounded(self, columns: Sequence[int]) -> bool:
         """Return whether bounds over intervals of these columns hold: numbers are cut into cells, or enter linearly."""
-        return all(self._is_bounded(column) for column in columns)
-
-    def _is_bounded(self, column: int) -> bool:
-        structure = self.scorer.structure
-        if not self.problem.space.features[column].numeric or ends_of(structure, column) is not None:
+        uncut = [column for column in columns if column in self._cuts and self._cuts[column] is None]
+        if not uncut:
             return True
         try:
-            parts = parts_of(structure)
+            parts = parts_of(self.scorer.structure)
         except NotOpenedError:
             return False
         if len(parts) != 1 or not isinstance(parts[0], Dense):
             return False
-        return all(isinstance(entry, Number) for entry in parts[0].entries[column])
+        return all(isinstance(entry, Number) for column in uncut for entry in parts[0].entries[column])
 
     def may_be_wanted(self, columns: Sequence[int], low: Floats, high: Floats) -> Bools:
         """Return (m,) in which boxes (m, d) a row may meet target and domains; only `columns` are not the row's own."""
@@ -65,7 +65,10 @@ class Reachable:
         for column in columns:
             low[:, column], high[:, column] = self._within(column, low[:, column], high[:, column])
         possible: Bools = np.all(low[:, columns] <= high[:, columns], axis=1)
-        structure = self._restricted(tuple(columns))
+        structure = self._structures.get(tuple(columns))
+        if structure is None:
+            row = [encoded[0] for encoded in self.problem.encoded_row]
+            structure = self._structures[tuple(columns)] = self.scorer.structure.restrict(row, columns)
         for at in np.flatnonzero(possible).tolist():
             allowed = [self._encoded_values(column, low[at, column], high[at, column]) for column in columns]
             ends = structure.bounds(allowed)
@@ -79,53 +82,29 @@ class Reachable:
         if group.interval is not None:
             least, most = np.nanmin([group.interval[0], own]), np.nanmax([group.interval[1], own])
             return np.maximum(low, least), np.minimum(high, most)
-        values = self._values(column)
+        values = self._values.get(column)
+        if values is None:
+            values = np.unique(group.actions[:, group.columns.index(column)])
+            values = self._values[column] = values[~np.isnan(values)]  # the row's own among them
         first = np.append(values, np.inf)[np.searchsorted(values, low)]
         last = np.append(-np.inf, values)[np.searchsorted(values, high, side="right")]
         return first, last
 
-    def _values(self, column: int) -> Floats:
-        """Return the values (v,) that an answer may have, ascending, the row's own among them."""
-        if column not in self._known:
-            group = self.problem.groups[self.problem.owner[column]]
-            values = np.unique(group.actions[:, group.columns.index(column)])
-            self._known[column] = values[~np.isnan(values)]
-        return self._known[column]
-
-    @cached_property
-    def _known(self) -> dict[int, Floats]:
-        return {}
-
     def _encoded_values(self, column: int, low: float, high: float) -> Encoded:
         """Return the encoded values of all values between two ends, or of as few as bound them."""
-        feature, structure = self.problem.space.features[column], self.scorer.structure
-        if not feature.numeric:
-            codes = np.arange(np.ceil(low), np.floor(high) + 1)
-            return structure.encode(column, codes)
-        ends = self._cuts[column]
-        if ends is None:
-            return structure.encode(column, np.array([low, high]))
-        inside = ends[np.searchsorted(ends, low) : np.searchsorted(ends, high)]
-        return structure.encode(column, np.append(inside, high))
+        if column not in self._cuts:
+            values = np.arange(np.ceil(low), np.floor(high) + 1)
+        elif (ends := self._cuts[column]) is None:
+            values = np.array([low, high])
+        else:
+            values = np.append(ends[np.searchsorted(ends, low) : np.searchsorted(ends, high)], high)
+        return self.scorer.structure.encode(column, values)
 
     @cached_property
     def _cuts(self) -> dict[int, Floats | None]:
+        """Where the model cuts each number into cells; None where it does not."""
         features = self.problem.space.features
         return {n: ends_of(self.scorer.structure, n) for n, feature in enumerate(features) if feature.numeric}
-
-    @cached_property
-    def _row(self) -> list[Encoded]:
-        return [encoded[0] for encoded in self.scorer.encoded(range(len(self.problem.x0)), self.problem.x0[None])]
-
-    @cached_property
-    def _structures(self) -> dict[tuple[int, ...], Structure]:
-        return {}
-
-    def _restricted(self, columns: tuple[int, ...]) -> Structure:
-        """Return the structure over some columns, the others as the row has them."""
-        if columns not in self._structures:
-            self._structures[columns] = self.scorer.structure.restrict(self._row, columns)
-        return self._structures[columns]
 
 
 LONGEST: Final = 3  # steps of the plans that are looked at
@@ -181,6 +160,7 @@ class Floor:
 
     def __post_init__(self) -> None:
         self._possible = self.evaluator.possible
+        self._enough = self.known * (1.0 - NEARLY)
         self._walker = BoxWalker(self._possible.action_model, self.evaluator.problem.x0, self.evaluator.walker.unit)
         self._count = 0
 
@@ -191,25 +171,25 @@ class Floor:
         """
         for length in range(1, most + 1):
             for order in permutations(range(len(self._possible)), length):
-                ends = np.array([self._ends(number) for number in order])
-                self._add(order, ends[:, 0][None], ends[:, 1][None])
-        while self._waiting and self._open() < self._enough:
-            order = min(self._waiting, key=lambda one: self._waiting[one][0][0])
-            if not self._halve(order):
-                break
-        return max(min(self._open(), self._settled, self._enough), 0.0)
+                low, high = self._ends[list(order)].T
+                self._add(order, low[None], high[None])
+        while True:
+            order, least = min(
+                ((order, boxes[0][0]) for order, boxes in self._waiting.items()),
+                key=itemgetter(1),
+                default=((), np.inf),
+            )
+            if least >= self._enough or not self._halve(order):
+                return max(min(least, self._settled, self._enough), 0.0)
 
-    @property
-    def _enough(self) -> float:
-        return self.known * (1.0 - NEARLY)
-
-    def _open(self) -> float:
-        return min((boxes[0][0] for boxes in self._waiting.values()), default=np.inf)
-
-    def _ends(self, number: int) -> tuple[float, float]:
-        """Return the values of an action, or the places of those it chooses among."""
-        choices, low = self._choices[number], float(self._possible.low[number])
-        return (low, low + float(self._possible.width[number])) if choices is None else (0.0, len(choices) - 1.0)
+    @cached_property
+    def _ends(self) -> Floats:
+        """(n, 2) the least and the largest value of every action, or the places of those it chooses among."""
+        ends = np.column_stack([self._possible.low, self._possible.low + self._possible.width])
+        for number, choices in enumerate(self._choices):
+            if choices is not None:
+                ends[number] = 0.0, len(choices) - 1.0
+        return ends
 
     @cached_property
     def _choices(self) -> list[Floats | None]:
@@ -219,12 +199,10 @@ class Floor:
         ]
 
     def _steps(self, action: BoundAction) -> Floats | None:
-        feature, own = (
-            self._possible.action_model.space.features[action.column],
-            self.evaluator.problem.x0[[action.column]],
-        )
+        action_model, own = self._possible.action_model, self.evaluator.problem.x0[[action.column]]
+        feature = action_model.space.features[action.column]
         step = feature.step
-        if step is None or not (self._possible.action_model.snapped(action.column, own) == own).all():
+        if step is None or not (action_model.snapped(action.column, own) == own).all():
             return None
         anchor = 0.0 if action.kind == "change" else feature.low
         first, last = (np.round((end - anchor) / step) for end in (action.low, action.high))
@@ -241,33 +219,26 @@ class Floor:
             self._waiting[order] = sorted([*taken, *waiting])
             return False
         low, high = (np.array([box[side] for box in taken]) for side in (2, 3))
-        widths = self._widths(order, low, high)
+        widths = (high - low) / np.maximum(np.diff(self._ends[list(order)].T, axis=0), 1e-300)
         narrow = widths.max(axis=1) <= NARROWEST
         self._settled = min([self._settled, *(taken[at][0] for at in np.flatnonzero(narrow).tolist())])
-        low, high, widest = low[~narrow], high[~narrow], widths[~narrow].argmax(axis=1)
-        if len(low):
-            self._add(order, *self._halves(order, low, high, widest))
+        if not narrow.all():
+            low, high, widest = low[~narrow], high[~narrow], widths[~narrow].argmax(axis=1)
+            at = np.arange(len(low)), widest
+            middle = (low[at] + high[at]) / 2
+            chosen = np.array([self._choices[number] is not None for number in order])[widest]
+            first_high, second_low = high.copy(), low.copy()
+            first_high[at] = np.where(chosen, np.floor(middle), middle)
+            second_low[at] = np.where(chosen, np.floor(middle) + 1, middle)
+            self._add(order, np.concatenate([low, second_low]), np.concatenate([first_high, high]))
         return True
-
-    def _widths(self, order: tuple[int, ...], low: Floats, high: Floats) -> Floats:
-        ends = np.array([self._ends(number) for number in order])
-        span: Floats = np.maximum(ends[:, 1] - ends[:, 0], 1e-300)
-        return (high - low) / span
-
-    def _halves(self, order: tuple[int, ...], low: Floats, high: Floats, widest: np.ndarray) -> tuple[Floats, Floats]:
-        rows = np.arange(len(low))
-        middle = (low[rows, widest] + high[rows, widest]) / 2
-        chosen = np.array([self._choices[number] is not None for number in order])[widest]
-        first_high, second_low = high.copy(), low.copy()
-        first_high[rows, widest] = np.where(chosen, np.floor(middle), middle)
-        second_low[rows, widest] = np.where(chosen, np.floor(middle) + 1, middle)
-        return np.concatenate([low, second_low]), np.concatenate([first_high, high])
 
     def _add(self, order: tuple[int, ...], low: Floats, high: Floats) -> None:
         """Keep those boxes (m, t) that may hold a cheaper plan."""
         reached = self._walker.walk(order, *self._values(order, low, high))
         kept = np.flatnonzero(reached.possible & (reached.cost < self._enough))
-        kept = kept[self._wanted(order, reached.states.low[kept], reached.states.high[kept])]
+        columns = sorted({column for number in order for column in self._possible.actions[number].columns})
+        kept = kept[self.reachable.may_be_wanted(columns, reached.states.low[kept], reached.states.high[kept])]
         boxes = self._waiting.setdefault(order, [])
         for at in kept.tolist():
             self._count += 1
@@ -286,7 +257,3 @@ class Floor:
             low[:, place] = [part.min() for part in parts]
             high[:, place] = [part.max() for part in parts]
         return low, high
-
-    def _wanted(self, order: tuple[int, ...], low: Floats, high: Floats) -> Bools:
-        columns = sorted({column for number in order for column in self._possible.actions[number].columns})
-        return self.reachable.may_be_wanted(columns, low, high)

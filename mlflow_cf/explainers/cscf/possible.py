@@ -19,7 +19,7 @@ from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.bound_actions import BoundAction, derived
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.plans.relations import Relations
-from mlflow_cf.problem import Group, Problem
+from mlflow_cf.problem import Problem
 
 Columns = NDArray[np.intp]
 MANY: Final = 1_000_000  # values of a number
@@ -110,7 +110,7 @@ def possible(problem: Problem, least_change: dict[str, float], *, discounts: boo
     """Return what can be done with a row: actions as declared, or one per mutable feature (section 6)."""
     nothing = ActionModel(problem.space, (), Relations(), problem.bound_distance, Declared())
     action_model = problem.action_model or nothing
-    mutable = {column for group in problem.groups if _mutable(group) for column in group.columns}
+    mutable = {column for group in problem.groups if group.mutable for column in group.columns}
     actions: Sequence[BoundAction] = action_model.actions or [
         _admissible(action, problem) for action in derived(problem.space, sorted(mutable))
     ]
@@ -124,10 +124,6 @@ def possible(problem: Problem, least_change: dict[str, float], *, discounts: boo
             kept.append(finite)
     relations = action_model.relations if discounts else Relations()
     return Possible(replace(action_model, actions=tuple(kept), relations=relations, least_change=least_change), dropped)
-
-
-def _mutable(group: Group) -> bool:
-    return group.proposals > 0 or (group.interval is not None and group.interval[0] < group.interval[1])
 
 
 def _admissible(action: BoundAction, problem: Problem) -> BoundAction:
@@ -166,19 +162,11 @@ def _finite(action: BoundAction, problem: Problem, *, alone: bool) -> BoundActio
     low = action.low if np.isfinite(action.low) else low
     high = action.high if np.isfinite(action.high) else high
     if alone and np.isfinite(own):
-        ends = np.array(ends_of(problem, action.column)) - (own if changes else 0.0)
+        group = problem.groups[problem.owner[action.column]]
+        values = group.actions[:, group.columns.index(action.column)]
+        ends = np.array(group.interval or (np.nanmin(values), np.nanmax(values))) - (own if changes else 0.0)
         low, high = max(low, float(ends[0])), min(high, float(ends[1]))
     return replace(action, low=low, high=high)
-
-
-def ends_of(problem: Problem, column: int) -> tuple[float, float]:
-    """Return the least and the largest number that a feature of an answer may have, beside the row's own."""
-    group = problem.groups[problem.owner[column]]
-    if group.interval is not None:
-        low, high = group.interval
-        return low, high
-    values = group.actions[:, group.columns.index(column)]
-    return float(np.nanmin(values)), float(np.nanmax(values))
 
 
 ACTIVE = 0.5  # an action is done if its order key is not larger
@@ -198,9 +186,20 @@ class Ordered:
     def __len__(self) -> int:
         return len(self.actions)
 
-    def take(self, rows: Ints) -> Ordered:
+    def take(self, rows: Ints | slice) -> Ordered:
         """Return some of the sequences."""
         return Ordered(self.actions[rows], self.values[rows])
+
+    @classmethod
+    def together(cls, parts: Sequence[Ordered]) -> Ordered:
+        """Return all sequences of several lots, one lot after the other."""
+        starts = np.cumsum([0, *map(len, parts)])
+        shape = (starts[-1], max(part.actions.shape[1] for part in parts))
+        actions, values = np.full(shape, -1, dtype=np.int64), np.zeros(shape)
+        for part, start, stop in zip(parts, starts[:-1], starts[1:], strict=True):
+            actions[start:stop, : part.actions.shape[1]] = part.actions
+            values[start:stop, : part.actions.shape[1]] = part.values
+        return cls(actions, values)
 
 
 def decoded(genes: Floats, possible: Possible, most: int) -> Ordered:

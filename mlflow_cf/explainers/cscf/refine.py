@@ -15,12 +15,12 @@ import numpy as np
 from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
 from mlflow_cf.explainers.cscf.possible import Ordered, Possible
 from mlflow_cf.features import Floats
-from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.kernels import Ints
 from mlflow_cf.search.population import row_keys
 
 ROUNDS: Final = 14
 TRIES: Final = 24  # of each plan in each round
+REACH: Final = 0.15  # how far values go in the first round, as a share of their ranges
 SHRINK: Final = 0.55  # of the reach of a plan that no try made cheaper
 
 
@@ -30,16 +30,14 @@ class Refining:
 
     Attributes:
         evaluator: of the row; rng: the only source of chance.
-        reach: how far values go in the first round, as a share of their ranges.
     """
 
     evaluator: Evaluator
     rng: np.random.Generator
-    reach: float = 0.15
 
     def run(self, plans: Evaluated, *, any_distance: bool) -> Evaluated:
         """Return plans (m) with cheaper values; where not `any_distance`, none is farther away by Gower's distance."""
-        reach = np.full(len(plans), self.reach)
+        reach = np.full(len(plans), REACH)
         for _ in range(ROUNDS):
             if not len(plans) or self.evaluator.cut:
                 break
@@ -52,14 +50,19 @@ class Refining:
 
     def _round(self, plans: Evaluated, tries: Ordered, *, any_distance: bool) -> tuple[np.ndarray, list[Evaluated]]:
         """Return (m,) which plans have become cheaper in time, and the cheapest tries of these."""
-        better, found = np.zeros(len(plans), dtype=np.bool_), list[Evaluated]()
+        better, found, worth = np.zeros(len(plans), dtype=np.bool_), list[Evaluated](), plans.worth
         each = max(1, self.evaluator.at_once // TRIES)
         for start in range(0, len(plans), each):
             if start and self.evaluator.cut:
                 break
-            some = np.arange(start, min(start + each, len(plans)))
-            tried = self.evaluator.evaluate(tries.take(np.arange(some[0] * TRIES, (some[-1] + 1) * TRIES)))
-            better[some], cheapest = self._better(plans.take(some), tried, any_distance=any_distance)
+            some = slice(start, min(start + each, len(plans)))
+            tried = self.evaluator.evaluate(tries.take(slice(some.start * TRIES, some.stop * TRIES)))
+            cost = tried.worth
+            if not any_distance:
+                cost[tried.objectives[:, 1] > np.repeat(plans.objectives[some, 1], TRIES)] = np.inf
+            cost = cost.reshape(-1, TRIES)
+            better[some] = cost.min(axis=1) < worth[some]
+            cheapest = cost.argmin(axis=1) + np.arange(0, cost.size, TRIES)
             found.append(tried.take(cheapest[better[some]]))
         return better, found
 
@@ -72,17 +75,6 @@ class Refining:
         actions = np.repeat(actions, TRIES, axis=0)
         values = possible.values(actions, np.clip(shares + moves, 0.0, 1.0))
         return Ordered(actions, np.where(actions >= 0, values, 0.0))
-
-    def _better(self, plans: Evaluated, tried: Evaluated, *, any_distance: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return (m,) which plans have become cheaper, and the position of the try that is cheapest."""
-        cost = tried.worth
-        if not any_distance:
-            farther = tried.objectives[:, 1] > np.repeat(plans.objectives[:, 1], TRIES)
-            cost[farther] = np.inf
-        cost = cost.reshape(len(plans), TRIES)
-        cheapest = cost.argmin(axis=1)
-        rows = np.arange(len(plans))
-        return cost[rows, cheapest] < plans.worth, rows * TRIES + cheapest
 
 
 LONGEST: Final = 3
@@ -99,14 +91,12 @@ def short_plans(evaluator: Evaluator, most: int) -> Evaluated:
     Where none of them does, it has those with which the model comes nearest to what is wanted. Short ones stand there
     several times, with the next best values. Of longer ones there are none where they would be too many.
     """
-    possible, found = evaluator.possible, list[Evaluated]()
-    length, total = 1, 0
-    while length <= min(most, LONGEST) and (length == 1 or not evaluator.cut):
-        total += perm(len(possible), length)
-        if length > 1 and total > MOST:
+    found, total = list[Evaluated](), 0
+    for length in range(1, min(most, LONGEST) + 1):
+        total += perm(len(evaluator.possible), length)
+        if length > 1 and (total > MOST or evaluator.cut):
             break
         found += _of_length(evaluator, length)
-        length += 1
     return Evaluated.together(found)
 
 
@@ -117,10 +107,8 @@ def _of_length(evaluator: Evaluator, length: int) -> list[Evaluated]:
     grids = [(order, _grid(possible, order, POINTS[length - 1] // len(orders))) for order in orders]
     at_once, start = evaluator.at_once, 0
     while start < len(grids) and not (found and evaluator.cut):
-        size, end = 0, start
-        while end < len(grids) and (end == start or size + len(grids[end][1]) <= at_once):
-            size += len(grids[end][1])
-            end += 1
+        sizes = np.cumsum([len(grid) for _, grid in grids[start:]])
+        end = start + max(1, int(np.searchsorted(sizes, at_once, side="right")))
         found.append(_cheapest(evaluator, grids[start:end]))
         start = end
     return found
@@ -134,18 +122,13 @@ def _cheapest(evaluator: Evaluator, grids: list[tuple[tuple[int, ...], Floats]])
     if actions.shape[1] > STARTED:
         _, first = np.unique(which[order], return_index=True)
         return evaluated.take(order[first])
-    coarse = _coarse(evaluator.possible, evaluated.sequences)
+    counts = np.array([evaluator.possible.count(number) for number in range(len(evaluator.possible))])[actions]
+    coarse = np.take_along_axis(evaluated.sequences.values, counts.argmin(axis=1)[:, None], axis=1)
     _, first = np.unique(np.column_stack([which, coarse])[order], axis=0, return_index=True)
     best = order[np.sort(first)]  # of every value of the action that has the fewest, sequence after sequence
     _, start, counts = np.unique(which[best], return_index=True, return_counts=True)
     place = np.arange(len(best)) - np.repeat(start, counts)
     return evaluated.take(best[place < STARTS])
-
-
-def _coarse(possible: Possible, sequences: Ordered) -> Floats:
-    """Return the value (m,) of that action of each sequence which has the fewest values."""
-    counts = np.array([possible.count(number) for number in range(len(possible))])[sequences.actions]
-    return np.take_along_axis(sequences.values, counts.argmin(axis=1)[:, None], axis=1)[:, 0]
 
 
 def _grid(possible: Possible, order: tuple[int, ...], most: int) -> Floats:
@@ -170,9 +153,11 @@ def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
     that gains before it studies may stay, although study would make the gain cheaper.
     """
     parts, walked = [plans.take(np.arange(0))], 0
-    if not order_matters(evaluator.possible.action_model):
+    can, lengths = evaluator.possible, plans.lengths
+    if not can.action_model.relations.edges and not any(
+        action.effects or action.effort is not None or action.before or action.after for action in can.actions
+    ):  # what a step costs, does or needs does not depend on the steps before it
         return parts[0]
-    lengths = plans.lengths
     for steps in np.unique(lengths[lengths > 1]).tolist():
         some, begun = np.flatnonzero(lengths == steps), min(MOST_BEGUN, 2**steps) * steps
         size = max(1, evaluator.at_once // begun)
@@ -182,13 +167,6 @@ def reordered(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
                 return Evaluated.together(parts)
             parts.append(_cheaper(evaluator, plans.take(some[start : start + size])))
     return Evaluated.together(parts)
-
-
-def order_matters(action_model: ActionModel) -> bool:
-    """Whether what a step costs, does or needs may depend on the steps before it."""
-    return bool(action_model.relations.edges) or any(
-        action.effects or action.effort is not None or action.before or action.after for action in action_model.actions
-    )
 
 
 def _cheaper(evaluator: Evaluator, plans: Evaluated) -> Evaluated:
@@ -225,18 +203,14 @@ def _continued(evaluator: Evaluator, sequences: Ordered, owner: Ints, orders: In
     owner, orders, cost = owner[done], orders[done], ends.cost[done]
     used = np.zeros((len(done), steps))
     np.put_along_axis(used, orders, 1.0, axis=1)
-    kept = _first_of_keys(row_keys(np.column_stack([owner, used, ends.states[done] + 0.0])), cost)
+    keys = row_keys(np.column_stack([owner, used, ends.states[done] + 0.0]))
+    order = np.lexsort((cost, keys))
+    kept = np.sort(order[np.unique(keys[order], return_index=True)[1]])
     owner, orders, cost = owner[kept], orders[kept], cost[kept]
     order = np.lexsort((cost, owner))
     rank = np.arange(len(order)) - np.searchsorted(owner[order], owner[order])
     few = np.sort(order[rank < MOST_BEGUN])
     return owner[few], orders[few]
-
-
-def _first_of_keys(keys: np.ndarray[tuple[int], np.dtype[np.uint64]], cost: Floats) -> Ints:
-    """Return the position of the cheapest of every key."""
-    order = np.lexsort((cost, keys))
-    return np.sort(order[np.unique(keys[order], return_index=True)[1]])
 
 
 def _in_order(sequences: Ordered, owner: Ints, orders: Ints) -> Ordered:

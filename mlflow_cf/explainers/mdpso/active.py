@@ -7,7 +7,6 @@ section 2).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers.explainer import Facts, known_labels
+from mlflow_cf.explainers.explainer import Facts, known_labels, meets
 from mlflow_cf.explainers.mdpso.coordinates import (
     NO_CHANGE,
     BoxOf,
@@ -55,19 +54,12 @@ class Unit:
     corners: Codes | None
     back: Codes | None
 
-    @property
-    def width(self) -> int:
-        """How many coordinates it has."""
-        return sum(len(one.own) for one in self.coordinates)
-
     def land(self, X: Floats) -> tuple[Codes, Floats | None]:
         """Return the codes (m,) of the nearest tuples at positions (w, m), and what was wanted of a lone number."""
         one = self.coordinates[0]
         if self.corners is not None and not isinstance(one, NumberCoordinate):
             return self.corners[one.corners(X)], None
-        wanted = (
-            one.codes(X)[None] if isinstance(one, NumberCoordinate) and len(self.coordinates) == 1 else self._wanted(X)
-        )
+        wanted = one.codes(X)[None] if len(self.coordinates) == 1 else self._wanted(X)
         codes = self.nearest.codes(wanted)
         return codes if self.back is None else self.back[codes], wanted[0]
 
@@ -84,7 +76,6 @@ class Unit:
         return np.concatenate([one.positions(column) for one, column in zip(self.coordinates, values, strict=True)])
 
 
-@dataclass(frozen=True, eq=False)
 class Active:
     """The groups that may change, with their coordinates one after the other.
 
@@ -93,70 +84,30 @@ class Active:
         snapping: where numbers come down.
         units: the groups, ascending.
         frozen: names of features that tell more than others here, and whose boxes have nothing but their own value.
+        starts, parts: (A,) where the coordinates of every group start, and all of them.
+        low, high, own: (D,) the ends of every coordinate, and those of the row to explain.
+        numeric: the coordinates of numbers.
+        numbers, own_codes: (A,) the groups, and the row's own tuples of them.
+        free: (A,) which groups may keep these.
+        continuous: (c,) the units of numbers that may be anything in an interval.
+        own_numbers: (c,) the row's own values of these.
     """
 
-    problem: Problem
-    snapping: Snapping
-    units: list[Unit]
-    frozen: tuple[str, ...]
-
-    @cached_property
-    def starts(self) -> Codes:
-        """(A,) where the coordinates of every group start."""
-        widths = np.array([unit.width for unit in self.units], dtype=np.intp)
-        return widths.cumsum() - widths
-
-    @cached_property
-    def parts(self) -> list[slice]:
-        """The coordinates of every group."""
-        return [slice(start, start + unit.width) for unit, start in zip(self.units, self.starts.tolist(), strict=True)]
-
-    @cached_property
-    def low(self) -> Floats:
-        """(D,) the lower end of every coordinate."""
-        return np.concatenate([one.low for one in self._all])
-
-    @cached_property
-    def high(self) -> Floats:
-        """(D,) the upper end of every coordinate."""
-        return np.concatenate([one.high for one in self._all])
-
-    @cached_property
-    def own(self) -> Floats:
-        """(D,) the coordinates of the row to explain."""
-        return np.concatenate([one.own for one in self._all])
-
-    @cached_property
-    def numeric(self) -> Codes:
-        """The coordinates of numbers."""
-        return np.flatnonzero(
-            np.concatenate([np.full(len(one.own), isinstance(one, NumberCoordinate)) for one in self._all])
-        )
-
-    @cached_property
-    def numbers(self) -> Codes:
-        """(A,) the groups, ascending."""
-        return np.array([unit.number for unit in self.units], dtype=np.intp)
-
-    @cached_property
-    def own_codes(self) -> Codes:
-        """(A,) the row's own tuples."""
-        return np.array([unit.group.own for unit in self.units], dtype=np.intp)
-
-    @cached_property
-    def free(self) -> Bools:
-        """(A,) which groups may keep the row's own tuple."""
-        return np.array([unit.group.own_allowed for unit in self.units])
-
-    @cached_property
-    def continuous(self) -> Codes:
-        """(c,) the units of numbers that may be anything in an interval."""
-        return np.flatnonzero([unit.group.interval is not None for unit in self.units])
-
-    @cached_property
-    def own_numbers(self) -> Floats:
-        """(c,) the row's own values of continuous numbers."""
-        return np.array([self.problem.x0[self.units[place].group.columns[0]] for place in self.continuous.tolist()])
+    def __init__(self, problem: Problem, snapping: Snapping, units: list[Unit], frozen: tuple[str, ...]) -> None:
+        self.problem, self.snapping, self.units, self.frozen = problem, snapping, units, frozen
+        every, none = [one for unit in units for one in unit.coordinates], np.empty(0)
+        stops = np.cumsum([sum(len(one.own) for one in unit.coordinates) for unit in units], dtype=np.intp)
+        self.starts: Codes = np.append(0, stops)[: len(units)]
+        self.parts = [slice(*ends) for ends in zip(self.starts.tolist(), stops.tolist(), strict=True)]
+        self.low = np.concatenate([none, *(one.low for one in every)])
+        self.high = np.concatenate([none, *(one.high for one in every)])
+        self.own = np.concatenate([none, *(one.own for one in every)])
+        self.numeric = np.flatnonzero([isinstance(one, NumberCoordinate) for one in every for _ in one.own])
+        self.numbers = np.array([unit.number for unit in units], dtype=np.intp)
+        self.own_codes = np.array([unit.group.own for unit in units], dtype=np.intp)
+        self.free = np.array([unit.group.own_allowed for unit in units], dtype=np.bool_)
+        self.continuous = np.flatnonzero([unit.group.interval is not None for unit in units])
+        self.own_numbers = problem.x0[[units[place].group.columns[0] for place in self.continuous.tolist()]]
 
     def changed(self, codes: Codes, numbers: Floats) -> Bools:
         """Return (m, A) which groups differ from the row in what `land` returns."""
@@ -185,10 +136,6 @@ class Active:
                 kept = (group.actions[:, 0] >= ends[0]) & (group.actions[:, 0] <= ends[1])
             groups.append(_keeping(group, kept))
         return replace(problem, groups=tuple(groups))
-
-    @cached_property
-    def _all(self) -> list[Coordinates]:
-        return [one for unit in self.units for one in unit.coordinates]
 
     def land(self, X: Floats) -> tuple[Codes, Floats]:
         """Return the codes (m, A) of the tuples at positions (D, m), and the continuous numbers (m, c) among them."""
@@ -235,19 +182,18 @@ def active_set(problem: Problem, embedding: Embedding, telling: Floats, most: in
         group = problem.groups[number]
         if group.own_allowed and len(units) >= most:
             break
-        if not _may_change(group):
+        if not group.mutable:
             continue
-        coordinates = coordinates_of(problem, embedding, group, box_of)
-        back = None
-        if len(group.columns) == 1 and isinstance(coordinates[0], NumberCoordinate):
-            box[:, group.columns[0]] = _ends(coordinates[0])
-            back = _hardly_changed(group, coordinates[0])
-            if group.own_allowed and not _leaves(group, coordinates[0], box[:, group.columns[0]], back):
-                frozen.append(problem.space.names[group.columns[0]])
+        coordinates, (column, *others) = coordinates_of(problem, embedding, group, box_of), group.columns
+        one, back, corners = coordinates[0], None, None
+        if not others and isinstance(one, NumberCoordinate):
+            ends = np.concatenate([one.low - SLACK, one.high + SLACK]) * one.scale + one.centre
+            box[:, column], back = ends, _hardly_changed(group, one)
+            if group.own_allowed and not _leaves(group, one, ends, back):
+                frozen.append(problem.space.names[column])
                 continue
-        corners = None
-        if len(coordinates) == 1 and not isinstance(coordinates[0], NumberCoordinate):
-            corners = np.delete(np.arange(len(group.actions)), [] if group.own_allowed else [group.own])
+        elif not others:
+            corners = group.admissible
         units.append(Unit(number, group, coordinates, snapping.nearest(number), corners, back))
     return Active(problem, snapping, sorted(units, key=lambda unit: unit.number), tuple(frozen))
 
@@ -260,15 +206,6 @@ def _keeping(group: Group, kept: Bools) -> Group:
     places = None if bound.ids is None else bound.ids[kept]
     parts = (bound.values[kept], bound.weights[kept], own, bound.cost[kept], bound.peak[kept], places)
     return group.taking(GroupActions(*parts))
-
-
-def _may_change(group: Group) -> bool:
-    return group.proposals > 0 or (group.interval is not None and group.interval[0] < group.interval[1])
-
-
-def _ends(number: NumberCoordinate) -> Floats:
-    ends = np.concatenate([number.low - SLACK, number.high + SLACK])
-    return ends * number.scale + number.centre
 
 
 def _hardly_changed(group: Group, number: NumberCoordinate) -> Codes | None:
@@ -363,12 +300,10 @@ def _value(feature: Feature, codes: Floats, members: NDArray[np.intp], classes: 
 
 def _members(facts: Facts) -> NDArray[np.intp]:
     """Return the class (n,) of every row, -1 without; of a regression 0 in the wanted interval, -1 outside."""
-    labels, target = known_labels(facts), facts.target.target
-    if not target.interval:
+    labels = known_labels(facts)
+    if not facts.target.target.interval:
         return labels.astype(np.intp)
-    low = -np.inf if target.low is None else target.low
-    high = np.inf if target.high is None else target.high
-    inside = (labels >= low) & (labels <= high)
+    inside = meets(labels, facts.target)
     if inside.all() or not inside.any():
         fact = f"{'every' if inside.all() else 'no'} row of the data is in the wanted interval, so no feature tells"
         raise InputError("explainer", fact, 'use "geco", or an interval that some rows are in')

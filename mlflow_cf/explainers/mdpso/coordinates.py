@@ -10,6 +10,7 @@ import numpy as np
 from mlflow_cf.features import Floats
 from mlflow_cf.features.embedding import Embedding
 from mlflow_cf.problem import Codes, Group, Problem
+from mlflow_cf.problem.binding import same
 from mlflow_cf.problem.points import limits
 
 BoxOf = Callable[[str, float], tuple[float, float]]  # name and own scaled value of a number -> the ends of its box
@@ -51,9 +52,9 @@ class Truth:
     low: Floats = field(default_factory=lambda: np.zeros(1))
     high: Floats = field(default_factory=lambda: np.ones(1))
 
-    def codes(self, X: Floats) -> Codes:
+    def codes(self, X: Floats) -> Floats:
         """Return 0 or 1 (m,) at positions (1, m)."""
-        return self.corners(X)
+        return self.corners(X).astype(np.float64)
 
     def corners(self, X: Floats) -> Codes:
         """Return the corner (m,) that is meant at positions (1, m), by its place."""
@@ -70,16 +71,8 @@ class LevelCoordinate:
 
     known: Floats
     own: Floats
-
-    @property
-    def low(self) -> Floats:
-        """Zeros (w,)."""
-        return np.zeros(len(self.known))
-
-    @property
-    def high(self) -> Floats:
-        """Ones (w,)."""
-        return np.ones(len(self.known))
+    low: Floats
+    high: Floats
 
     def codes(self, X: Floats) -> Floats:
         """Return the codes (m,) at positions (w, m)."""
@@ -101,7 +94,7 @@ Coordinates = NumberCoordinate | Truth | LevelCoordinate
 
 def coordinates_of(problem: Problem, embedding: Embedding, group: Group, box_of: BoxOf) -> list[Coordinates]:
     """Return the coordinates of every feature of a group, with boxes that its tuples leave something of."""
-    admissible = np.delete(group.actions, [] if group.own_allowed else [group.own], axis=0)
+    admissible = group.actions[group.admissible]
     found: list[Coordinates] = []
     for place, column in enumerate(group.columns):
         feature, x0, values = problem.space.features[column], float(problem.x0[column]), admissible[:, place]
@@ -114,8 +107,8 @@ def coordinates_of(problem: Problem, embedding: Embedding, group: Group, box_of:
         if feature.kind == "boolean" and known.tolist() == [0, 1] and not np.isnan(x0):
             found.append(Truth(np.array([x0])))
         else:
-            own = (known == x0) | (np.isnan(known) & np.isnan(x0))
-            found.append(LevelCoordinate(known, own.astype(np.float64)))
+            own = same(known, problem.x0[column])
+            found.append(LevelCoordinate(known, own.astype(np.float64), np.zeros(len(known)), np.ones(len(known))))
     return found
 
 

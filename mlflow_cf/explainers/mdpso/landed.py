@@ -5,7 +5,7 @@ Also how good rows are to a swarm: the order of the problem, or the sum that the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, cast
 
@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers.mdpso.active import Active
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import Rating
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.distance import BoundDistance
@@ -56,10 +55,6 @@ class Landed:
         """Return the fitness of the rows at places (m,); unrated ones are worse than all others."""
         return self._fitness.take(places)
 
-    def codes(self, places: Places) -> Codes:
-        """Return the codes (m, A) of the active groups of rows at places (m,)."""
-        return np.asarray(self._codes[places][:, self.at])
-
     def rows(self, places: Places) -> Floats:
         """Return rows (m, d)."""
         return self._rows(self._codes[places], self._numbers[places])
@@ -88,7 +83,9 @@ class Landed:
         """Rate the rows at positions `new`, those that break rules without the model."""
         if broken is not None and (refuse := broken[new] > 0).any():
             out = np.flatnonzero(refuse)
-            rows, lost = new[out], refused(broken[new[out]], self._distance(codes[new[out]], numbers[new[out]]))
+            rows = new[out]
+            far = self._distance(codes[rows], numbers[rows])
+            lost = Fitness(1.0 + broken[rows].astype(np.float64), far, np.zeros(len(rows), dtype=np.bool_))
             self._keep([keys[at] for at in out.tolist()], codes[rows], numbers[rows], lost)
             kept = np.flatnonzero(~refuse)
             keys, new = [keys[at] for at in kept.tolist()], new[kept]
@@ -108,18 +105,16 @@ class Landed:
             getattr(self._fitness, name)[part] = getattr(fitness, name)
 
     def _rated(self, codes: Codes, numbers: Floats) -> Fitness:
-        rating = self._rating(codes, numbers)
+        if self.problem.scorer is None or numbers.size:
+            rating = self.problem.rate(self._rows(codes, numbers))
+        else:
+            encoded = [table[codes[:, at]] for table, at in self._encoded_values]
+            rating = self.problem.scorer.rate_sums(self._structure.sums(encoded))
         changed = self.problem.changed(self._rows(codes, numbers)) if numbers.size else codes != self.own
         favourable = rating.favourable & changed.any(axis=1)
         if self.paper is None:
             return by_distance(favourable, rating.grade, self._distance(codes, numbers))
         return self.paper.fitness(favourable, gaps(self.problem, favourable, rating.grade), self._rows(codes, numbers))
-
-    def _rating(self, codes: Codes, numbers: Floats) -> Rating:
-        if self.problem.scorer is None or numbers.size:
-            return self.problem.rate(self._rows(codes, numbers))
-        encoded = [table[codes[:, at]] for table, at in self._encoded_values]
-        return self.problem.scorer.rate_sums(self._structure.sums(encoded))
 
     def _repaired(self, codes: Codes, numbers: Floats) -> tuple[Codes, Floats, Places | None]:
         """Return rows (m, C), (m, c) repaired as far as they can be, and how many rules each breaks, if any may."""
@@ -153,7 +148,8 @@ class Landed:
         problem = self.problem
         if numbers.size:
             return problem.bound_distance.distance(problem.columns, self._rows(codes, numbers), problem.x0)
-        places, (costs, peaks) = codes + self._start, self._costs
+        starts, costs, peaks = self._costs
+        places = codes + starts
         total: Floats = np.add.accumulate(costs[places], axis=1)[:, -1]
         return total + problem.bound_distance.c * peaks[places].max(axis=1) if problem.bound_distance.c else total
 
@@ -167,14 +163,12 @@ class Landed:
         return rows
 
     @cached_property
-    def _start(self) -> Codes:
-        sizes = [len(self.problem.groups[number].actions) for number in self.groups.tolist()]
-        return np.cumsum(sizes, dtype=np.intp) - sizes
-
-    @cached_property
-    def _costs(self) -> tuple[Floats, Floats]:
+    def _costs(self) -> tuple[Codes, Floats, Floats]:
+        """Where the tuples of every group start, and what all of them cost, and their peaks."""
         groups = [self.problem.groups[number] for number in self.groups.tolist()]
-        return np.concatenate([group.cost for group in groups]), np.concatenate([group.peak for group in groups])
+        costs, peaks = [group.cost for group in groups], [group.peak for group in groups]
+        starts = np.cumsum([0, *(len(cost) for cost in costs[:-1])], dtype=np.intp)
+        return starts, np.concatenate(costs), np.concatenate(peaks)
 
     @cached_property
     def _encoded_values(self) -> list[tuple[Encoded, int]]:
@@ -195,8 +189,7 @@ class Landed:
         columns = [column for number in self.groups.tolist() for column in problem.columns[number]]
         if columns == list(range(len(problem.space))):
             return scorer.structure
-        row = [encoded[0] for encoded in scorer.encoded(range(len(problem.space)), problem.x0[None])]
-        return scorer.structure.restrict(row, columns)
+        return scorer.structure.restrict([encoded[0] for encoded in problem.encoded_row], columns)
 
 
 def _keys(codes: Codes, numbers: Floats) -> list[bytes]:
@@ -252,12 +245,6 @@ def by_distance(favourable: Bools, grade: Floats, distance: Floats) -> Fitness:
     return Fitness(first, distance, favourable)
 
 
-def refused(broken: NDArray[np.intp], distance: Floats) -> Fitness:
-    """Return the fitness of rows that break so many rules, and are not sent to the model."""
-    return Fitness(np.asarray(1.0 + broken, dtype=np.float64), distance, np.zeros(len(broken), dtype=np.bool_))
-
-
-@dataclass(frozen=True, eq=False)
 class PaperSum:
     """The paper's objective: a weighted sum of what the score lacks, Gower's distance, and the number of changes.
 
@@ -269,20 +256,16 @@ class PaperSum:
         weights: of the three terms.
     """
 
-    problem: Problem
-    weights: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    gower: BoundDistance = field(init=False)
-    changed: BoundDistance = field(init=False)
-
-    def __post_init__(self) -> None:
-        for name, parts in (("gower", (0.0, 1.0, 0.0)), ("changed", (1.0, 0.0, 0.0))):
-            object.__setattr__(self, name, BoundDistance.bind(Distance(*parts), self.problem.space))
+    def __init__(self, problem: Problem, weights: tuple[float, float, float] = (1.0, 1.0, 1.0)) -> None:
+        self.problem, self.weights = problem, weights
+        self._gower = BoundDistance.bind(Distance(0.0, 1.0, 0.0), problem.space)
+        self._changed = BoundDistance.bind(Distance(1.0, 0.0, 0.0), problem.space)
 
     def fitness(self, favourable: Bools, gap: Floats, Z: Floats) -> Fitness:
         """Return the fitness of rows (m, d) whose scores lack so much."""
         columns, x0 = self.problem.columns, self.problem.x0
-        l2 = self.gower.distance(columns, Z, x0)
-        l3 = self.changed.distance(columns, Z, x0) * len(x0)
+        l2 = self._gower.distance(columns, Z, x0)
+        l3 = self._changed.distance(columns, Z, x0) * len(x0)
         total = self.weights[0] * gap + self.weights[1] * l2 + self.weights[2] * l3
         return Fitness(total, np.zeros(len(Z)), favourable)
 

@@ -156,28 +156,34 @@ class MDPSO:
         embedding = Embedding.from_arrays(problem.space, dict(learned.arrays))
         telling = learned.arrays["information"][_column(learned, problem)]
         active = active_set(problem, embedding, telling, self.h, self.ends)
-        told: dict[str, Any] = {"active": _names(active), "frozen": list(active.frozen)}
+        names = [problem.space.names[column] for unit in active.units for column in unit.group.columns]
+        told: dict[str, Any] = {"active": names, "frozen": list(active.frozen)}
         if not active.units:
             return Candidates(problem.x0[None][:0], {**told, "iterations": 0, "valid": 0})
         paper = PaperSum(problem, self.weights) if self.objective == "paper" else None
         part = budget.part(left_by_sparse(budget)) if self._sparse(problem) else budget
         landed = Landed(active, part, self.particles * (self.iterations + 1), paper)
-        end = Swarm(active, landed, self, rng).run()
+        final, best, iterations = Swarm(active, landed, self, rng).run()
         if part is not budget:
             budget.take(part.used)
-        places = self._kept(landed, end)
+        places = np.unique(np.concatenate({"final": [final], "best": [best], "both": [final, best]}[self.among]))
+        places = places[landed.fitness(places).valid]
         rows, fitness = landed.rows(places), landed.fitness(places)
         vectors = replace(embedding, level_weight=UNIT_MISMATCH).vectors(rows)
         pick = "nearest" if self._sparse(problem) else self.pick  # what is sparse is looked for among all of them
         order = picked(vectors, fitness, problem.count, pick, rng)
         found = rows[order]
         beside = landed.rows(landed.valid_beside(places)) if self.spares else found[:0]
-        told |= {"iterations": end.iterations, "valid": len(places)}
+        told |= {"iterations": iterations, "valid": len(places)}
         if not self.polish or problem.count == 1 or not len(found):
             return Candidates(_with_spares(problem, found, beside), told)
         reach = active.reachable(rows)
         codes = codes_of(reach, found)
-        more = partial(_more, reach, budget, codes)
+
+        def more() -> Floats:
+            """Return rows of other changed sets."""
+            return reach.rows(more_sets(reach, budget, codes))
+
         if not self._sparse(problem):
             found = np.concatenate([reach.rows(nearer(reach, budget, codes)), found])
             return Candidates(_with_spares(problem, found, beside), told, more=more)
@@ -201,21 +207,6 @@ class MDPSO:
         share = iteration / (self.iterations - 1) if self.iterations > 1 else 0.0
         return self.c0 + (self.c0_end - self.c0) * share
 
-    def _kept(self, landed: Landed, end: Converged) -> Places:
-        """Return the places of the distinct valid rows that may become answers."""
-        parts = {"final": [end.final], "best": [end.best], "both": [end.final, end.best]}[self.among]
-        places = np.unique(np.concatenate(parts))
-        return places[landed.fitness(places).valid]
-
-
-@dataclass(frozen=True, eq=False)
-class Converged:
-    """Where particles are in the end, (m,) places each: `final`, and the best that each has met."""
-
-    final: Places
-    best: Places
-    iterations: int
-
 
 class Swarm:
     """Particles of one search; positions (D, m) have a column for each of them.
@@ -232,8 +223,11 @@ class Swarm:
         self._width = np.where(self.high > self.low, self.high - self.low, 1.0)
         self._resettable = np.flatnonzero(active.free)
 
-    def run(self) -> Converged:
-        """Move all particles in every iteration, at once, by what the last move has shown."""
+    def run(self) -> tuple[Places, Places, int]:
+        """Move all particles in every iteration, at once, by what the last move has shown.
+
+        Return where they are in the end, the best that each has met, places (m,) each, and the number of iterations.
+        """
         places = self._land()
         best, own = places, self.X.copy()
         fitness = self.landed.fitness(best)
@@ -252,7 +246,7 @@ class Swarm:
             if fitness.at(leader).better(lead_fitness)[0]:
                 lead, lead_fitness = own[:, [leader]].copy(), fitness.at(leader)
             done += 1
-        return Converged(places[places != UNRATED], best[best != UNRATED], done)
+        return places[places != UNRATED], best[best != UNRATED], done
 
     def _move(self, own: Floats, lead: Floats, fitness: Fitness, kept: float) -> None:
         """Change velocities and positions, within the box."""
@@ -291,8 +285,11 @@ class Swarm:
             codes, numbers = self._put_back(codes, numbers)
         codes, numbers = self._limited(codes, numbers)
         places = self.landed.places(codes, numbers)
-        if self.how.snap_position:
-            self.X = self._snapped(places)
+        if self.how.snap_position and len(self.landed):  # particles at unrated rows stay
+            rows = self.landed.rows(np.maximum(places, 0)).T
+            parts = [unit.positions(rows[list(unit.group.columns)]) for unit in active.units]
+            snapped = np.clip(np.concatenate(parts), self.low, self.high)
+            self.X = np.where(places == UNRATED, self.X, snapped)
         return places
 
     def _put_back(self, codes: Codes, numbers: Floats) -> tuple[Codes, Floats]:
@@ -325,24 +322,10 @@ class Swarm:
         rank = np.argsort(np.argsort(-far, axis=1, kind="stable"), axis=1, kind="stable")
         return active.put_back(codes, numbers, changed & (rank >= most))
 
-    def _snapped(self, places: Places) -> Floats:
-        """Return the positions (D, m) of rows; those of unrated ones stay."""
-        if not len(self.landed):
-            return self.X
-        rows = self.landed.rows(np.maximum(places, 0)).T
-        parts = [unit.positions(rows[list(unit.group.columns)]) for unit in self.active.units]
-        snapped = np.clip(np.concatenate(parts), self.low, self.high)
-        return np.where(places == UNRATED, self.X, snapped)
-
 
 def _with_spares(problem: Problem, found: Floats, beside: Floats) -> Floats:
     """Return rows found (m, d), and behind them some of other valid rows (n, d)."""
     return np.concatenate([found, beside[spares(problem.changed(found), problem.changed(beside), problem.count)]])
-
-
-def _more(reach: Problem, budget: Budget, codes: Codes) -> Floats:
-    """Return rows (m, d) of other changed sets than favourable candidates (k, G) have."""
-    return reach.rows(more_sets(reach, budget, codes))
 
 
 def _column(learned: Learned, problem: Problem) -> int:
@@ -353,11 +336,6 @@ def _column(learned: Learned, problem: Problem) -> int:
     if bound.target.interval:
         return 0
     return max(bound.own, 0) if bound.target.differs else bound.target.column(bound.model)
-
-
-def _names(active: Active) -> list[str]:
-    """Return the names of the features that may change."""
-    return [active.problem.space.names[column] for unit in active.units for column in unit.group.columns]
 
 
 def _warn_of_frozen(facts: Facts) -> None:

@@ -100,7 +100,9 @@ def sparse(problem: Problem, budget: Budget, known: Codes) -> tuple[Codes, Codes
         budget: at most as many evaluations are taken as before, and never what proving the answers may need.
         known: (m, G) favourable candidates.
     """
-    part = budget.part(_share(problem, budget))
+    proof = (2 * problem.count + SPARE) * (1 + problem.most_changes)
+    most = max(budget.left // 2, budget.left - proof)
+    part = budget.part(min(max(budget.used, LEAST_EVALUATIONS), most))
     search = MoreSets(in_deviations(problem), part, known)
     search.run()
     budget.take(part.used)
@@ -135,12 +137,6 @@ def in_deviations(problem: Problem) -> Problem:
         cost, peak = distance.parts(group.columns, group.actions, problem.x0[list(group.columns)])
         groups.append(group.taking(group.bound._replace(cost=cost, peak=peak)))
     return replace(problem, groups=tuple(groups), bound_distance=distance)
-
-
-def _share(problem: Problem, budget: Budget) -> int:
-    """Return how many evaluations to take, so that what is found can be proved."""
-    proof = (2 * problem.count + SPARE) * (1 + problem.most_changes)
-    return min(max(budget.used, LEAST_EVALUATIONS), max(budget.left // 2, budget.left - proof))
 
 
 def _picks(problem: Problem, measured: Problem, pool: Codes, leads: Bools, kept: Bools) -> Codes:

@@ -6,8 +6,7 @@ They are searched by walks that halve what is left, or by response curves (UFCE 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
@@ -45,54 +44,27 @@ class Line:
     key: Pair = (-1, -1)
 
 
-@dataclass(frozen=True, eq=False)
 class SearchLines:
-    """Some lines of one problem, filled where they are looked at.
+    """One or more lines of one problem, filled where they are looked at.
 
     Attributes:
-        problem, predictors: the row to explain, and what predicts its features.
-        all: the lines.
+        lengths: (l,) how many candidates each line has.
+        walks: (l,) which lines move away from the row in one direction.
     """
 
-    problem: Problem
-    predictors: Predictors
-    all: Sequence[Line]
-
-    @cached_property
-    def lengths(self) -> Codes:
-        """(l,) how many candidates each line has."""
-        return np.array([len(line.values.codes) for line in self.all], dtype=np.intp)
-
-    @cached_property
-    def walks(self) -> Bools:
-        """(l,) which lines move away from the row in one direction."""
-        return np.array([line.values.walks for line in self.all], dtype=np.bool_)
-
-    @cached_property
-    def _start(self) -> Codes:
-        return np.cumsum(self.lengths) - self.lengths
-
-    @cached_property
-    def _codes(self) -> Codes:
-        return np.concatenate([line.values.codes for line in self.all])
-
-    @cached_property
-    def _group(self) -> Codes:
-        return np.array([line.values.group for line in self.all], dtype=np.intp)
-
-    @cached_property
-    def _base(self) -> Codes:
-        base = np.tile(self.problem.own, (len(self.all), 1))
-        for number, line in enumerate(self.all):
+    def __init__(self, problem: Problem, predictors: Predictors, lines: Sequence[Line]) -> None:
+        self.lengths = np.array([len(line.values.codes) for line in lines])
+        self.walks = np.array([line.values.walks for line in lines])
+        self._predictors = predictors
+        self._start = np.cumsum(self.lengths) - self.lengths
+        self._codes = np.concatenate([line.values.codes for line in lines])
+        self._group = np.array([line.values.group for line in lines])
+        self._base = np.tile(problem.own, (len(lines), 1))
+        for number, line in enumerate(lines):
             for group, code in line.fixed:
-                base[number, group] = code
-        return base
-
-    @cached_property
-    def _follow(self) -> Codes:
-        """(2, l) the groups predicted first and second, -1 for none."""
-        padded = [(*line.follow, -1, -1)[:2] for line in self.all]
-        return np.array(padded, dtype=np.intp).reshape(-1, 2).T
+                self._base[number, group] = code
+        # (2, l) the groups predicted first and second, -1 for none
+        self._follow = np.array([(*line.follow, -1, -1)[:2] for line in lines]).T
 
     def candidates(self, line: Codes, position: Codes) -> tuple[Codes, Bools]:
         """Return the candidates (m, G) at positions (m,) of lines (m,), and whether all that is predicted may be."""
@@ -102,7 +74,7 @@ class SearchLines:
             wanted = follow[line]
             for number in np.unique(wanted[wanted >= 0]).tolist():
                 asked = np.flatnonzero(wanted == number)
-                codes[asked, number], inside = self.predictors.predicted(codes[asked], number)
+                codes[asked, number], inside = self._predictors.predicted(codes[asked], number)
                 sound[asked] &= inside
         return codes, sound
 
@@ -135,24 +107,15 @@ def threes(subspaces: Subspaces, pairs: Sequence[Pair]) -> list[tuple[int, int, 
     return list(found.values())
 
 
-def nested(subspaces: Subspaces, ordered: Pair, most: int) -> Iterator[Line]:
-    """Yield the lines of one group beside each of some values, at most so many a direction, of another."""
-    i, j = ordered
-    for code in _some(subspaces, i, most):
-        yield from (Line(_few(values), ((i, code),), (), ordered) for values in subspaces.sequences[j])
-
-
-def nested_twice(subspaces: Subspaces, three: tuple[int, int, int], most: int) -> Iterator[Line]:
-    """Yield the lines of a third group beside some values, at most so many a direction, of two others."""
-    i, j, third = three
-    for first, second in product(_some(subspaces, i, most), _some(subspaces, j, most)):
-        fixed = ((i, first), (j, second))
-        yield from (Line(_few(values), fixed, (), (i, j)) for values in subspaces.sequences[third])
-
-
-def _some(subspaces: Subspaces, number: int, most: int) -> list[int]:
-    found = [values.codes[evenly(len(values.codes), most)] for values in subspaces.sequences[number]]
-    return [code for codes in found for code in codes.tolist()]
+def nested(subspaces: Subspaces, groups: Sequence[int], most: int) -> Iterator[Line]:
+    """Yield the lines of the last group beside some values, at most so many a direction, of the one or two others."""
+    *others, last = groups
+    some: list[list[Pair]] = []
+    for number in others:
+        found = [values.codes[evenly(len(values.codes), most)] for values in subspaces.sequences[number]]
+        some.append([(number, code) for codes in found for code in codes.tolist()])
+    for fixed in product(*some):
+        yield from (Line(_few(values), fixed, (), (groups[0], groups[1])) for values in subspaces.sequences[last])
 
 
 def _both(subspaces: Subspaces, pair: Pair, after: tuple[int, ...]) -> Iterator[Line]:
@@ -227,7 +190,6 @@ class Accepted:
         return Accepted(self.codes[some], self.line[some], self.position[some])
 
 
-@dataclass(eq=False)
 class Acceptance:
     """What accepts candidates of one problem: few enough changes, all constraints, the target, and plausibility last.
 
@@ -237,14 +199,9 @@ class Acceptance:
         plausible: rows (m, d) -> (m,); None: not asked here.
     """
 
-    problem: Problem
-    budget: Budget
-    most: int
-    plausible: Plausible | None = None
-    _cascade: Cascade = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._cascade = Cascade(self.problem)
+    def __init__(self, problem: Problem, budget: Budget, most: int, plausible: Plausible | None = None) -> None:
+        self.problem, self.budget, self.most, self.plausible = problem, budget, most, plausible
+        self._cascade = Cascade(problem)
 
     def ask(self, lines: SearchLines, line: Codes, position: Codes) -> tuple[Accepted, Bools]:
         """Return the candidates at positions of lines, and which of them (m,) are accepted."""
@@ -263,8 +220,6 @@ class Acceptance:
 
 def scan(trial: Acceptance, lines: SearchLines, points: int) -> Accepted:
     """Return what is accepted of all candidates, or of so many a line; before the first one also by halves."""
-    if not len(lines.all):
-        return Accepted.together([], len(trial.problem.groups))
     some = [evenly(length, points) for length in lines.lengths.tolist()]
     line = np.repeat(np.arange(len(some)), [len(positions) for positions in some])
     position = np.concatenate(some)
@@ -285,12 +240,10 @@ def walk(trial: Acceptance, lines: SearchLines) -> Accepted:
     What a walk that accepts nothing did not visit is tried one by one, the nearest first.
     """
     groups = len(trial.problem.groups)
-    if not len(lines.all):
-        return Accepted.together([], groups)
     walks, whole = np.flatnonzero(lines.walks), np.flatnonzero(~lines.walks)
     recorded, visited = halve(trial, lines, walks, np.zeros_like(walks), lines.lengths[walks] - 1)
     kept = Accepted.together(recorded, groups)
-    last = np.full(len(lines.all), -1)
+    last = np.full(len(lines.walks), -1)
     last[kept.line] = np.arange(len(kept.line))  # the last one counts
     left = []
     for one in walks[last[walks] < 0].tolist():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -109,6 +109,8 @@ class Predictors:
     weights: Floats
     intercepts: Floats
     ends: Floats
+    _effects: dict[tuple[int, int], Floats] = field(default_factory=dict)
+    _differences: dict[int, tuple[Codes, Floats]] = field(default_factory=dict)
 
     def predicted(self, codes: Codes, number: int) -> tuple[Codes, np.ndarray]:
         """Return the codes (m,) that candidates (m, G) should have in one group, and whether it may take them.
@@ -137,15 +139,16 @@ class Predictors:
         for number in np.flatnonzero(changed.any(axis=0)).tolist():
             if number != owner:
                 rows = np.flatnonzero(changed[:, number])
-                total[rows] += self._effect(number, column)[codes[rows, number]]
+                if (number, column) not in self._effects:  # by how much each tuple (t, k) changes what is predicted
+                    at, differ = self._differ(number)
+                    self._effects[number, column] = differ @ self.weights[at, block]
+                total[rows] += self._effects[number, column][codes[rows, number]]
         return total
 
     def _level(self, feature: Feature, column: int, number: int, told: Floats) -> Floats:
         """Return the codes (m,) of the most probable levels that some admissible tuple has."""
         group = self.problem.groups[number]
-        kept = np.ones(len(group.actions), dtype=np.bool_)
-        kept[group.own] = group.own_allowed
-        some = group.actions[kept][:, group.columns.index(column)]
+        some = group.actions[group.admissible, group.columns.index(column)]
         levels = np.unique(some[some < len(feature.levels)]).astype(np.intp)
         if not len(levels):
             return np.full(len(told), np.nan)
@@ -158,13 +161,6 @@ class Predictors:
         """(width,) what is predicted of the row to explain."""
         base: Floats = self._vector @ self.weights + self.intercepts
         return base
-
-    def _effect(self, number: int, column: int) -> Floats:
-        """Return (t, k) by how much each tuple of a group changes what is predicted of a feature."""
-        if (number, column) not in self._effects:
-            at, differ = self._differ(number)
-            self._effects[number, column] = differ @ self.weights[at, self.embedding.blocks[column]]
-        return self._effects[number, column]
 
     def _differ(self, number: int) -> tuple[Codes, Floats]:
         """Return the coordinates (k,) of a group, and what each tuple (t, k) adds to those of the row to explain."""
@@ -192,14 +188,6 @@ class Predictors:
     def _vector(self) -> Floats:
         vector: Floats = self.embedding.vectors(self.problem.x0[None])[0]
         return vector
-
-    @cached_property
-    def _effects(self) -> dict[tuple[int, int], Floats]:
-        return {}
-
-    @cached_property
-    def _differences(self) -> dict[int, tuple[Codes, Floats]]:
-        return {}
 
     @cached_property
     def _snapping(self) -> Snapping:
@@ -261,7 +249,10 @@ class Known:
             KeyError, ValueError: something is missing, or does not go together.
         """
         arrays = learned.arrays
-        embedding, inliers = _under(EMBEDDING, arrays), _under(INLIERS, arrays)
+        embedding, inliers = (
+            {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+            for prefix in (EMBEDDING, INLIERS)
+        )
         known = cls(
             **{name: arrays[name] for name in ("mutual", "weights", "intercepts", "vectors", "labels")},
             embedding=embedding,
@@ -272,10 +263,6 @@ class Known:
         if any(arrays[name].shape != shape for name, shape in shapes.items()) or not len(inliers["points"]):
             raise ValueError("what UFCE did not learn")
         return known
-
-
-def _under(prefix: str, arrays: Arrays) -> dict[str, NDArray[Any]]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 NEIGHBOURS: Final = 3  # of the estimators for numbers

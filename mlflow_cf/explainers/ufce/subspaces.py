@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.explainers.explainer import meets
 from mlflow_cf.features import Floats
-from mlflow_cf.goal import BoundTarget
 from mlflow_cf.problem import Budget, Codes, Group, Problem
 from mlflow_cf.problem.points import limits, with_values
 from mlflow_cf.search.cascade import Cascade, alone
@@ -29,73 +29,27 @@ LEAST: Final = 10  # rows of a neighbourhood
 SHARE: Final = 0.05  # or so many of all favourable rows
 
 
-@dataclass(frozen=True, eq=False)
-class Neighbourhood:
-    """Favourable rows near the row to explain.
+def neighbourhood(problem: Problem, labels: Floats, points: tuple[Floats, Floats], radius: float | None) -> Floats:
+    """Return the favourable rows (k, d) in a ball around the row to explain; none where no row is favourable.
 
-    Attributes:
-        rows: (k, d) their codes; none where no row is favourable.
+    A row counts that has the wanted label and that the model predicts favourable; where there is none, one that is
+    predicted favourable alone. One look at every row takes less time than a tree that looks at a twentieth of them.
+
+    Args:
+        problem: the row to explain.
+        labels: (n,) of the background rows.
+        points: background rows (n, width) and the row (width,) as vectors.
+        radius: of the ball; None: the smallest that holds ten rows and 5 % of all. An empty ball becomes that of ten.
     """
-
-    rows: Floats
-
-    @classmethod
-    def of(cls, problem: Problem, labels: Floats, points: tuple[Floats, Floats], radius: float | None) -> Neighbourhood:
-        """Return the rows in a ball around the row to explain.
-
-        A row counts that has the wanted label and that the model predicts favourable; where there is none, one that is
-        predicted favourable alone. One look at every row takes less time than a tree that looks at a twentieth of them.
-
-        Args:
-            problem: the row to explain.
-            labels: (n,) of the background rows.
-            points: background rows (n, width) and the row (width,) as vectors.
-            radius: of the ball; None: the smallest that holds ten rows and 5 % of all. An empty ball becomes that of
-                ten rows.
-        """
-        predicted = problem.rate_background().favourable
-        wanted = predicted & meets(labels, problem.target)
-        rows = np.flatnonzero(wanted if wanted.any() else predicted)
-        if not len(rows):
-            return cls(problem.background[:0])
-        vectors, own = points
-        away = np.sqrt(((vectors[rows] - own) ** 2).sum(axis=1))
-        if radius is None:
-            radius = _reach(away, max(LEAST, int(np.ceil(SHARE * len(rows)))))
-        elif not (away <= radius).any():
-            radius = _reach(away, LEAST)
-        return cls(problem.background[rows[away <= radius]])
-
-    def span(self, column: int) -> tuple[float, float]:
-        """Return the least and the largest number of a column, missing ones left out; inf, -inf: there is none."""
-        known = self.rows[:, column]
-        known = known[~np.isnan(known)]
-        return (float(known.min()), float(known.max())) if len(known) else (np.inf, -np.inf)
-
-    def median(self, column: int) -> float:
-        """Return the median of a column; NaN: there is none."""
-        known = self.rows[:, column]
-        known = known[~np.isnan(known)]
-        return float(np.median(known)) if len(known) else np.nan
-
-
-def meets(labels: Floats, bound: BoundTarget | None) -> Bools:
-    """Return (n,) which labels, as `known_labels` gives them, a target wants; all without a target."""
-    if bound is None:
-        return np.ones(len(labels), dtype=np.bool_)
-    target = bound.target
-    if target.interval:
-        low = -np.inf if target.low is None else target.low
-        high = np.inf if target.high is None else target.high
-        return np.asarray((labels >= low) & (labels <= high))
-    if target.differs:
-        return np.asarray((labels >= 0) & (labels != bound.own))
-    return np.asarray(labels == target.column(bound.model))
-
-
-def _reach(away: Floats, rows: int) -> float:
-    rows = min(rows, len(away))
-    return float(np.partition(away, rows - 1)[rows - 1])
+    predicted = problem.rate_background().favourable
+    wanted = predicted if problem.target is None else predicted & meets(labels, problem.target)
+    rows = np.flatnonzero(wanted if wanted.any() else predicted)
+    vectors, own = points
+    away = np.sqrt(((vectors[rows] - own) ** 2).sum(axis=1))
+    if len(rows) and (radius is None or not (away <= radius).any()):
+        least = LEAST if radius is not None else max(LEAST, int(np.ceil(SHARE * len(rows))))
+        radius = np.partition(away, min(least, len(rows)) - 1)[min(least, len(rows)) - 1]
+    return np.asarray(problem.background[rows[away <= radius]])
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,22 +80,24 @@ class Subspaces:
     ends: Floats
 
     @classmethod
-    def of(cls, problem: Problem, near: Neighbourhood) -> Subspaces:
-        """Return what every group may become, given the favourable rows around the row to explain."""
+    def of(cls, problem: Problem, near: Floats) -> Subspaces:
+        """Return what every group may become, given the favourable rows (k, d) around the row to explain.
+
+        Numbers move away from the row's own; levels come first that most of these rows have; tuples, the nearest.
+        """
         ends = np.full((2, len(problem.groups)), np.nan)
         sequences: list[tuple[Sequence, ...]] = []
         for number, group in enumerate(problem.groups):
-            if not group.proposals:
-                sequences.append(())
-            elif len(group.columns) > 1:
-                codes = _others(group)
-                codes = codes[np.argsort(alone(problem, number)[codes], kind="stable")]
-                sequences.append(_kept(Sequence(number, codes, walks=False)))
-            elif problem.space.features[group.columns[0]].has_order:
-                found, ends[:, number] = _numbers(problem, number, near)
-                sequences.append(found)
-            else:
-                sequences.append(_kept(Sequence(number, _levels(group, near), walks=False)))
+            codes, found = _others(group), tuple[Sequence, ...]()
+            if group.proposals and len(group.columns) == 1 and problem.space.features[group.columns[0]].has_order:
+                found, ends[:, number] = _numbers(problem, number, codes, near)
+            elif group.proposals:
+                if len(group.columns) == 1:
+                    order = -(near[:, group.columns[0], None] == group.actions[codes, 0]).sum(axis=0)
+                else:
+                    order = alone(problem, number)[codes]
+                found = (Sequence(number, codes[np.argsort(order, kind="stable")], walks=False),)
+            sequences.append(tuple(values for values in found if len(values.codes)))
         return cls(tuple(sequences), ends)
 
     @property
@@ -159,32 +115,27 @@ def interval(limits: tuple[float, float], near: tuple[float, float], own: float)
     return max(low, min(first, own)), min(high, max(last, own))
 
 
-def _numbers(problem: Problem, number: int, near: Neighbourhood) -> tuple[tuple[Sequence, ...], tuple[float, float]]:
-    """Return the values above and below a number's own, and its ends."""
+def _numbers(
+    problem: Problem, number: int, codes: Codes, near: Floats
+) -> tuple[tuple[Sequence, ...], tuple[float, float]]:
+    """Return the values of some codes above and below a number's own, and its ends."""
     group, (column,) = problem.groups[number], problem.groups[number].columns
-    own, codes = float(problem.x0[column]), _others(problem.groups[number])
-    values = group.actions[codes, 0]
+    own, values = float(problem.x0[column]), group.actions[codes, 0]
+    known = near[~np.isnan(near[:, column]), column]
     if not len(codes):
         return (), (own, own)
     if not own < problem.space.features[column].unknown_from:  # missing, or a level without a rank
-        middle = near.median(column)
-        middle = float(np.median(values)) if np.isnan(middle) else middle
+        middle = np.median(known if len(known) else values)
         ordered = codes[np.argsort(np.abs(values - middle), kind="stable")]
         return (Sequence(number, ordered, walks=False),), (float(values.min()), float(values.max()))
     bounds = (min(own, float(values.min())), max(own, float(values.max())))
-    low, high = interval(bounds, near.span(column), own) if len(near.rows) else bounds
+    span = float(known.min(initial=np.inf)), float(known.max(initial=-np.inf))
+    low, high = interval(bounds, span, own) if len(near) else bounds
     inside = (values >= low) & (values <= high)
     if not inside.any() and not group.own_allowed:  # it must change
         inside, (low, high) = np.ones(len(values), dtype=np.bool_), bounds
     above, below = codes[inside & (values > own)], codes[inside & (values < own)][::-1]
-    return (*_kept(Sequence(number, above, walks=True)), *_kept(Sequence(number, below, walks=True))), (low, high)
-
-
-def _levels(group: Group, near: Neighbourhood) -> Codes:
-    """Return the levels that a group may take, those first that most of the near rows have."""
-    codes = _others(group)
-    common = (near.rows[:, group.columns[0], None] == group.actions[codes, 0]).sum(axis=0)
-    return codes[np.argsort(-common, kind="stable")]
+    return (Sequence(number, above, walks=True), Sequence(number, below, walks=True)), (low, high)
 
 
 def _others(group: Group) -> Codes:
@@ -192,10 +143,6 @@ def _others(group: Group) -> Codes:
     known = ~np.isnan(group.actions) | np.isnan(group.actions[group.own])
     known[group.own] = False
     return np.flatnonzero(known.all(axis=1))
-
-
-def _kept(sequence: Sequence) -> tuple[Sequence, ...]:
-    return (sequence,) if len(sequence.codes) else ()
 
 
 def with_steps(problem: Problem, steps: Mapping[str, float]) -> Problem:
@@ -236,7 +183,18 @@ class ReachableSets:
 
     def __init__(self, problem: Problem, subspaces: Subspaces, budget: Budget) -> None:
         """Set up; nothing is bounded yet."""
-        self._problem, self._subspaces, self._budget = problem, subspaces, budget
+        self._problem, self._budget = problem, budget
+        self._moved = Cascade(problem).steps  # the groups that candidates may be repaired in
+        self._codes: list[Codes] = []  # what each group may become, its own tuple first; all if repairs may move it
+        for number, own in enumerate(problem.own.tolist()):
+            every = np.arange(len(problem.groups[number].actions))
+            within = [values.codes for values in subspaces.sequences[number]]
+            others = every[every != own] if number in self._moved else np.concatenate([*within, every[:0]])
+            self._codes.append(np.append(own, others))
+        sizes = np.array([len(codes) for codes in self._codes])[problem.owner]
+        self._group = np.repeat(problem.owner, sizes)  # (choices,) of every choice, column after column
+        self._own = np.zeros(len(self._group), dtype=np.bool_)  # (choices,) which of them are the row's own
+        self._own[np.cumsum(sizes) - sizes] = True
 
     def of(self, sets: tuple[Groups, ...] | list[Groups]) -> Iterator[Groups]:
         """Yield the sets of groups whose values may meet the target; all where no structure tells.
@@ -262,38 +220,8 @@ class ReachableSets:
         return self._own | free[self._group]
 
     @cached_property
-    def _moved(self) -> tuple[int, ...]:
-        """The groups that candidates may be repaired in."""
-        return tuple(Cascade(self._problem).steps)
-
-    @cached_property
-    def _codes(self) -> list[Codes]:
-        """What each group may become, its own tuple first; all its tuples if repairs may move it."""
-        found = []
-        for number, own in enumerate(self._problem.own.tolist()):
-            every = np.arange(len(self._problem.groups[number].actions))
-            within = [values.codes for values in self._subspaces.sequences[number]]
-            others = every[every != own] if number in self._moved else np.concatenate([*within, every[:0]])
-            found.append(np.append(own, others))
-        return found
-
-    @cached_property
     def _boxes(self) -> Boxes:
         problem = self._problem
         assert problem.scorer is not None  # noqa: S101  told apart before
         tables = zip(problem.encoded_tables, problem.owner.tolist(), strict=True)
         return boxes_of(problem.scorer.structure, [table[self._codes[number]] for table, number in tables])
-
-    @cached_property
-    def _group(self) -> Codes:
-        """(choices,) the group of every choice, column after column."""
-        owner = self._problem.owner.tolist()
-        return np.repeat(np.array(owner), [len(self._codes[number]) for number in owner])
-
-    @cached_property
-    def _own(self) -> Bools:
-        """(choices,) which of them are the row's own."""
-        sizes = np.array([len(self._codes[number]) for number in self._problem.owner.tolist()])
-        own = np.zeros(len(self._group), dtype=np.bool_)
-        own[np.cumsum(sizes) - sizes] = True
-        return own

@@ -32,7 +32,6 @@ from mlflow_cf.explainers.ufce.lines import (
     doubles,
     evenly,
     nested,
-    nested_twice,
     pairs_of,
     scan,
     singles,
@@ -40,7 +39,7 @@ from mlflow_cf.explainers.ufce.lines import (
     walk,
 )
 from mlflow_cf.explainers.ufce.predictors import Known, Predictors, learn_all
-from mlflow_cf.explainers.ufce.subspaces import Neighbourhood, ReachableSets, Subspaces, with_steps
+from mlflow_cf.explainers.ufce.subspaces import ReachableSets, Subspaces, neighbourhood, with_steps
 from mlflow_cf.features import Embedding, Floats
 from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.metrics.proximity import euclidean_distances, jaccard_distances
@@ -155,50 +154,51 @@ class UFCESearch:
         self.problem = problem = with_steps(problem, aim.steps)
         embedding = Embedding.from_arrays(problem.space, known.embedding)
         points = known.vectors, embedding.vectors(problem.x0[None])[0]
-        self.near = Neighbourhood.of(problem, known.labels, points, aim.radius)
+        self.near = neighbourhood(problem, known.labels, points, aim.radius)
         self.subspaces = Subspaces.of(problem, self.near)
         self.predictors = Predictors(problem, embedding, known.weights, known.intercepts, self.subspaces.ends)
         self.possible = ReachableSets(problem, self.subspaces, budget)
+        self.accepted = self.asked = 0  # candidates, before plausibility is asked, and of how many it was
         self.scans = aim.search == "scan" or (aim.search == "auto" and problem.scorer is not None)
 
     def candidates(self) -> Candidates:
         """Search all variants; return plausible candidates, best first."""
-        found, tried = PlausibleCodes.none(len(self.problem.groups)), {}
+        found, tried = [], {}
         for changes in self.aim.variants:
-            used, part = self.budget.used, self._searched(changes)
-            tried[str(changes)] = {"accepted": part.accepted, "evaluations": self.budget.used - used}
-            found = found.beside(part)
-        codes = np.unique(found.codes, axis=0)
+            used, accepted = self.budget.used, self.accepted
+            found.append(self._searched(changes))
+            tried[str(changes)] = {"accepted": self.accepted - accepted, "evaluations": self.budget.used - used}
+        codes = np.unique(np.concatenate(found), axis=0)
         cost = costs(self.problem, codes, paper=self.aim.keeps_order)
         best = np.lexsort(((codes != self.problem.own).sum(axis=1), cost))
-        told = {"tried": tried, "neighbours": len(self.near.rows), "plausibility_asked": found.asked}
+        told = {"tried": tried, "neighbours": len(self.near), "plausibility_asked": self.asked}
         rows = self.problem.rows(codes[best])
         return Candidates(rows, told, costs=cost[best] if self.aim.keeps_order else None, promise=self._plausible)
 
-    def _searched(self, changes: int) -> PlausibleCodes:
-        """Return plausible candidates of so many changes; where a stage has none, those of the next one."""
-        found = PlausibleCodes.none(len(self.problem.groups))
+    def _searched(self, changes: int) -> Codes:
+        """Return plausible candidates (m, G) of so many changes; where a stage has none, those of the next one."""
+        found = np.empty((0, len(self.problem.groups)), dtype=np.intp)
         for stage in self._stages(changes):
-            found = found.beside(stage())
-            if len(found.codes) or self.budget.spent:
+            found = stage()
+            if len(found) or self.budget.spent:
                 break
         return found
 
-    def _stages(self, changes: int) -> Iterator[Callable[[], PlausibleCodes]]:
+    def _stages(self, changes: int) -> Iterator[Callable[[], Codes]]:
         """Yield the searches for so many changes: by what is predicted, then fewer changes, then beside values."""
         if changes == 1:
             yield lambda: self._kept(self._along(1, singles(self.subspaces), POINTS[1])[0])
             return
         met: set[Pair] = set()
-        yield (lambda: self._doubles(met)) if changes == 2 else self._triples
+        yield (lambda: self._doubles(met)) if changes == 2 else lambda: self._triples(beside=False)
         if len(self.aim.variants) == 1:  # else these are searched anyway
             yield lambda: self._searched(changes - 1)
         if changes == 2:
             yield lambda: self._kept(self._along(2, self._nested(met, of_them=True), NESTED)[0])
         elif self.aim.nested_triples:
-            yield self._nested_triples
+            yield lambda: self._triples(beside=True)
 
-    def _doubles(self, met: set[Pair]) -> PlausibleCodes:
+    def _doubles(self, met: set[Pair]) -> Codes:
         """Search pairs, beside values of one where nothing predicted is accepted; add those where it is to `met`."""
         predicted, known = self._along(2, doubles(self.subspaces, self._reaching), POINTS[2])
         met |= known
@@ -210,15 +210,14 @@ class UFCESearch:
                 if (ordered in met) == of_them:
                     yield from nested(self.subspaces, ordered, NESTED)
 
-    def _triples(self) -> PlausibleCodes:
+    def _triples(self, *, beside: bool) -> Codes:
+        """Search triples: the third group as predicted, or beside values of two."""
         sets = self.possible.of(threes(self.subspaces, self._pairs))
-        lines = (line for i, j, third in sets for line in doubles(self.subspaces, [(i, j)], third))
-        return self._kept(self._along(3, lines, POINTS[3])[0])
-
-    def _nested_triples(self) -> PlausibleCodes:
-        sets = self.possible.of(threes(self.subspaces, self._pairs))
-        lines = (line for three in sets for line in nested_twice(self.subspaces, three, FEW))
-        return self._kept(self._along(3, lines, NESTED)[0])
+        if beside:
+            lines = (line for three in sets for line in nested(self.subspaces, three, FEW))
+        else:
+            lines = (line for i, j, third in sets for line in doubles(self.subspaces, [(i, j)], third))
+        return self._kept(self._along(3, lines, NESTED if beside else POINTS[3])[0])
 
     def _along(self, changes: int, lines: Iterable[Line], points: int) -> tuple[Accepted, set[Pair]]:
         """Search lines for so many changes, block by block; return what is accepted, and the pairs it belongs to."""
@@ -252,57 +251,32 @@ class UFCESearch:
             return Inliers.fit(problem.space, np.vstack([problem.background, problem.x0])).accept
         return Inliers.from_arrays(problem.space, self.known.inliers).accept
 
-    def _kept(self, *parts: Accepted) -> PlausibleCodes:
-        """Return those that are plausible; those that are first in their line are looked at before all others."""
+    def _kept(self, *parts: Accepted) -> Codes:
+        """Return those (m, G) that are plausible; those that are first in their line are looked at before all others.
+
+        The first few are looked at even if the clock has run out: without that, nothing would come of the search.
+        """
         codes = Accepted.together([*parts], len(self.problem.groups)).codes
         lead = np.concatenate([np.empty(0, dtype=np.bool_), *(_leaders(part) for part in parts)])
         order = np.lexsort((~lead, *codes.T))  # equal ones stand together, the first of its line before the others
         codes, lead = codes[order], lead[order]
         new = np.append(True, (np.diff(codes, axis=0) != 0).any(axis=1))[: len(codes)]
-        codes, lead = codes[new], lead[new]
+        lead, codes = lead[new], np.asarray(codes[new])
+        self.accepted += len(codes)
         if self._plausible is None or not self.scans:
-            return PlausibleCodes(codes, len(codes), 0)
+            return codes
         cost = costs(self.problem, codes, paper=self.aim.keeps_order)
         best = np.lexsort(((codes != self.problem.own).sum(axis=1), cost))
         first, others = best[lead[best]], best[~lead[best]]
-        kept: list[int] = []
-        asked = 0
-        for some in (first, others[evenly(len(others), MOST_ASKED)]):
-            asked += self._ask(codes, some[:MOST_ASKED], kept)
-        return PlausibleCodes(codes[kept], len(codes), asked)
-
-    def _ask(self, codes: Codes, some: Codes, kept: list[int]) -> int:
-        """Add those of some candidates that are plausible, until there are enough; return how many were looked at.
-
-        The first few are looked at even if the clock has run out: without that, nothing would come of the search.
-        """
-        wanted, asked = max(WANTED, 3 * self.problem.count), 0
-        while self._plausible is not None and asked < len(some) and len(kept) < wanted:
-            if asked and self.budget.late:
-                break
-            part = some[asked : asked + AT_ONCE]
-            kept += part[self._plausible(self.problem.rows(codes[part]))].tolist()
-            asked += len(part)
-        return asked
-
-
-@dataclass(frozen=True, eq=False)
-class PlausibleCodes:
-    """Plausible candidates (m, G), how many were accepted before that was asked, and of how many it was."""
-
-    codes: Codes
-    accepted: int
-    asked: int
-
-    @classmethod
-    def none(cls, groups: int) -> PlausibleCodes:
-        """Return none, over so many groups."""
-        return cls(np.empty((0, groups), dtype=np.intp), 0, 0)
-
-    def beside(self, other: PlausibleCodes) -> PlausibleCodes:
-        """Return both."""
-        codes = np.concatenate([self.codes, other.codes])
-        return PlausibleCodes(codes, self.accepted + other.accepted, self.asked + other.asked)
+        kept, wanted = list[int](), max(WANTED, 3 * self.problem.count)
+        for some in (first[:MOST_ASKED], others[evenly(len(others), MOST_ASKED)]):
+            for start in range(0, len(some), AT_ONCE):
+                if len(kept) >= wanted or (start and self.budget.late):
+                    break
+                part = some[start : start + AT_ONCE]
+                kept += part[self._plausible(self.problem.rows(codes[part]))].tolist()
+                self.asked += len(part)
+        return codes[kept]
 
 
 def _blocks(lines: Iterable[Line], points: int, most: int) -> Iterator[list[Line]]:
