@@ -32,6 +32,7 @@ from mlflow_cf.proof.verify import (
     Inquiry,
     RowTask,
     VerifiedAnswers,
+    apart,
     joined_outcomes,
     nearest,
     nearest_first,
@@ -198,11 +199,7 @@ class Certification:
         order = np.argsort(distance, kind="stable")
         if self.filling:
             # of rows that are twice the least difference apart, an answer is a near-copy of one at most
-            apart: list[int] = []
-            for at in order.tolist():
-                if not near_copies(problem, rows[apart], rows[at], times=2).any():
-                    apart.append(at)
-            far = distance[apart]
+            far = distance[apart(problem, rows, order.tolist(), times=2)]
         else:
             closed = problem.changed(np.array(self.rows).reshape(-1, rows.shape[1]))
             order = order[[not (changed == closed).all(axis=1).any() for changed in problem.changed(rows[order])]]

@@ -95,12 +95,15 @@ class _Pairs:
             place = -1 if row is None else int(row[1].codes[0])
             target = BoundTarget(self.target, self.requirements.judge.model, place)
             targets = self.requirements.targets(target)
+            required = {MARGIN.path: bool(targets[0].met(outcome)[0])} if self.requirements.margin else {}
+            for one, wanted, further in zip(self.requirements.further, targets[1:], outcome.further, strict=True):
+                required[one.origin.path] = bool(wanted.met(further)[0])
             yield Verification(
                 prediction=label,
                 probability=target.probability(outcome)[0],
                 valid=bool(target.met(outcome)[0]),
                 constraints=tuple(self._check(origin, at, holds=bool(held[at])) for origin, held in checks.items()),
-                requirements=dict(self._required(targets, outcome)),
+                requirements=required,
                 admissible={self.space.names[c]: bool(may[at]) for columns, may in offered.items() for c in columns},
                 distance=float(distance(self._columns, self.Z[at : at + 1], self.X[at])[0]),
                 n_changed=int(self._differs[at].sum()),
@@ -164,13 +167,6 @@ class _Pairs:
         old, new = self.space.values(self.X[at]), self.space.values(self.Z[at])
         names = [self.space.names[column] for column in columns]
         return ConstraintCheck(origin.path, False, tuple(Change(name, old[name], new[name]) for name in names))
-
-    def _required(self, targets: Sequence[BoundTarget], outcome: Outcome) -> Iterator[tuple[str, bool]]:
-        """Yield the path of every further requirement, and whether a row with this outcome meets it."""
-        if self.requirements.margin:
-            yield MARGIN.path, bool(targets[0].met(outcome)[0])
-        for one, target, said in zip(self.requirements.further, targets[1:], outcome.further, strict=True):
-            yield one.origin.path, bool(target.met(said)[0])
 
     def _needless(self, at: int, targets: Sequence[BoundTarget]) -> tuple[tuple[str, ...], ...]:
         """Return the changed groups that can be put back alone, something else still being changed."""

@@ -88,22 +88,10 @@ class VerifiedRow:
     verified: VerifiedAnswers
 
     @property
-    def settled(self) -> bool:
-        """Whether all answers that are wanted are proved already."""
-        return self.verified.proofs == ("optimal",) * self.task.problem.count
-
-    @property
     def plans(self) -> tuple[Plan, ...]:
         """The plan of each answer, if they have plans."""
         plans = self.candidates.plans
         return () if plans is None else tuple(plans[position] for position in self.verified.origin.tolist())
-
-    @property
-    def optima(self) -> tuple[Optimum | None, ...]:
-        """What a solver says of each answer, if one did."""
-        known = self.candidates.optima
-        places = self.verified.origin.tolist() if known else []
-        return tuple(known[position] if position < len(known) else None for position in places)
 
 
 def search(task: RowTask, search_with: Search, seed: int) -> Answer | tuple[RowTask, Candidates]:
@@ -320,7 +308,9 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
         elif budget.cut and set(proofs) != {"optimal"} and (budget.cut == "clock" or proofs):
             # what a proof leaves open, or what depends on how fast the machine was: there may be nearer ones
             reasons.append(hurried(budget.cut, budget.used))
-        return Answer("found", "; ".join(reasons), verified, verified_row.plans, verified_row.optima, diagnostics)
+        known = candidates.optima
+        optima = tuple(known[at] if at < len(known) else None for at in origin) if known else ()
+        return Answer("found", "; ".join(reasons), verified, verified_row.plans, optima, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
     if verified.exhausted:

@@ -62,19 +62,14 @@ class RowTask:
         """The problem of the row."""
         return self.engine.given
 
-    def meets(self, outcome: Outcome) -> NDArray[np.bool_]:
-        """Return (m,) whether rows with this outcome meet the target and all further requirements."""
+    def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
+        """Return (m,) whether rows Z (m, d) with this outcome meet all that is wanted, and were not refused alone."""
         met = self.target.met(outcome)
         for target, said in zip(self.further, outcome.further, strict=True):
             met = met & target.met(said)
-        return met
-
-    def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
-        """Return (m,) whether rows Z (m, d) with this outcome meet all that is wanted, and were not refused alone."""
-        favourable = self.meets(outcome)
         if self.refused:
-            favourable &= np.array([row.tobytes() not in self.refused for row in Z], dtype=np.bool_)
-        return favourable
+            met = met & np.array([row.tobytes() not in self.refused for row in Z], dtype=np.bool_)
+        return met
 
     def distance(self, Z: Floats) -> Floats:
         """Return the distance (m,) of rows Z (m, d) from the row to explain."""
@@ -261,15 +256,10 @@ def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
     )
 
 
-def by_themselves(
-    task: RowTask, verified: VerifiedAnswers, tolerance: float
-) -> Generator[Asked, Outcome, VerifiedAnswers]:
+def by_themselves(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Return answers with the predictions of each alone; those refused alone are left out, and noted in `task`.
 
-    Args:
-        task: the row that is explained.
-        verified: its answers, judged together with other rows.
-        tolerance: how far a structure's scores may be from the model's.
+    A structure's scores may be as far as the `tolerance` from the model's.
     """
     scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
     if not len(verified.rows) or (scorer is not None and is_steady(scorer.structure)):
@@ -286,7 +276,7 @@ def by_themselves(
     if said < len(verified.rows):  # the clock ran out: the others stay as they were judged together
         rest = verified.outcome.take(np.arange(said, len(verified.rows)))
         outcome = joined_outcomes([outcome, rest]) if said else rest
-    accepted = task.meets(outcome)
+    accepted = task.accepts(verified.rows, outcome)
     task.refused.update(row.tobytes() for row in verified.rows[~accepted])
     kept = np.flatnonzero(accepted)
     return replace(
@@ -347,7 +337,7 @@ class Queue:
             self._first[kind] = min(self._first.get(kind, position), position)
         if self._problem.variety.near:
             some = np.concatenate([self._apart, part.rows])
-            self._apart = some[_apart(self._problem, some, range(len(some)))]
+            self._apart = some[apart(self._problem, some, range(len(some)))]
         if self._in_order:
             self.left = self._lined_up(sorted(self.left.tolist()))
 
@@ -411,20 +401,22 @@ def select(problem: Problem, Z: Floats, order: Codes, kinds: Kinds = None) -> Co
     not count.
     """
     if problem.variety.near:
-        return _apart(problem, Z, order.tolist())
+        return apart(problem, Z, order.tolist())
     leaders, others = _leaders(order.tolist(), kinds_of(problem, Z) if kinds is None else kinds)
-    return _apart(problem, Z, others, leaders[: problem.count])
+    return apart(problem, Z, others, leaders[: problem.count])
 
 
-def _apart(problem: Problem, Z: Floats, positions: Iterable[int], chosen: Iterable[int] = ()) -> Codes:
+def apart(
+    problem: Problem, Z: Floats, positions: Iterable[int], chosen: Iterable[int] = (), *, times: int = 1
+) -> Codes:
     """Return the positions `chosen` of rows Z (m, d) and others, none of them a near-copy of one before it.
 
-    They are at most as many as are wanted.
+    They are at most as many as are wanted, and so many `times` the least difference apart.
     """
-    apart = list(chosen)
+    found = list(chosen)
     for position in positions:
-        if len(apart) >= problem.count:
+        if len(found) >= problem.count:
             break
-        if not near_copies(problem, Z[apart], Z[position]).any():
-            apart.append(position)
-    return np.array(apart, dtype=np.intp)
+        if not near_copies(problem, Z[found], Z[position], times).any():
+            found.append(position)
+    return np.array(found, dtype=np.intp)

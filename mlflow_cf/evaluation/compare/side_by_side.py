@@ -26,7 +26,7 @@ from mlflow_cf.goal import BoundTarget
 from mlflow_cf.metrics import METRICS
 from mlflow_cf.model.judge import Label, Outcome
 from mlflow_cf.policy import Target
-from mlflow_cf.request.rows import CodedRows, Row, read_rows
+from mlflow_cf.request.request import CodedRows, Row, read_rows
 
 Key = tuple[str, str]  # names of a version and of an explainer
 
