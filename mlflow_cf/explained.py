@@ -31,9 +31,8 @@ from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
-from mlflow_cf.request.request import Caller
-from mlflow_cf.request.rows import check_rows
-from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try, row_to_try
+from mlflow_cf.request.request import Caller, check_rows
+from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
 from mlflow_cf.structures.capabilities import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
@@ -265,7 +264,7 @@ class ExplainedModel:
         """
         versions, others = self.context.opened(robust_to)
         query = Query.read({"robust_to": versions, "plausible": plausible, "margin": margin})
-        requirements = self.context.requirements(query, others)
+        requirements = self.context.shared_by(query, others).requirements
         wanted = self.policy.target_for(target, self.model, owner=True)
         wanted.check_margin(requirements.margin, self.model)
         asked = Constraints.read(constraints)
@@ -290,11 +289,11 @@ class ExplainedModel:
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
         certified = self.context.required.structure is not None
-        self.warmth.ensure(self.explainer, partial(self._try, self.explainer, certified), certified=certified)
+        self.warmth.once((self.explainer.name, certified), partial(self._try, self.explainer, certified))
         self.warmth.once("proofs", self._try_proofs)
 
     def _try(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
-        row = row_to_try(self._target, self.outcome)
+        row = int(self._target.met(self.outcome).argmin())  # that misses the target, if there is any
         structure = self.context.required.structure
         query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
@@ -317,11 +316,14 @@ class ExplainedModel:
         """Try what a request with so many seconds may need for the first time; return the seconds it has left."""
         if not self.searches.has(explainer):
             return seconds
-        trial, own = partial(self._try, explainer, certified), explainer == self.explainer
-        left = self.warmth.left(explainer, trial, seconds, certified=certified, free=own)
+        what, trial = (explainer.name, certified), partial(self._try, explainer, certified)
+        if explainer == self.explainer:
+            self.warmth.once(what, trial)
+        else:
+            seconds = self.warmth.left(what, trial, seconds)
         if query.count > 1 or query.constraints.model_fields_set:  # harder than what the policy alone asks for
             self.warmth.once("proofs", self._try_proofs)
-        return left
+        return seconds
 
     @property
     def _target(self) -> BoundTarget:

@@ -325,8 +325,8 @@ class TestSharedByRequests:
 
     def test_who_asks_for_the_same_gets_what_was_prepared_for_it(self) -> None:
         context, query = self.HELD.context, Query(robust_to=("other",), margin=0.1)
-        assert context.requirements(query) is context.requirements(Query(robust_to=("other",), margin=0.1))
-        assert context.requirements(Query()) is context.required
+        assert context.shared_by(query) is context.shared_by(Query(robust_to=("other",), margin=0.1))
+        assert context.shared_by(Query()).requirements is context.required
 
     def test_a_margin_alone_needs_no_other_tables(self) -> None:
         context = self.HELD.context

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import mlflow_cf
-from mlflow_cf.request import answer, helper_processes
+from mlflow_cf.request import answer
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.explanations import Explanations, Interrupted
 
@@ -30,7 +30,7 @@ def decide_or_die(rows: pd.DataFrame) -> np.ndarray:
 
 
 def every_part_is_worth_a_helper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(helper_processes, "WORTH_S", 1e-9)
+    monkeypatch.setattr(answer, "WORTH_S", 1e-9)
     monkeypatch.setattr(answer, "PART_S", 1e-9)
     monkeypatch.setattr(answer, "FEW", 0)
 
@@ -61,13 +61,13 @@ def assert_same(alone: Explanations, together: Explanations) -> None:
 
 def test_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     elsewhere: list[int] = []
-    submitted = helper_processes.ProcessPoolExecutor.submit
+    submitted = answer.ProcessPoolExecutor.submit
 
     def submit(pool: object, work: object, rows: pd.DataFrame) -> object:
         elsewhere.extend(rows.index)
         return submitted(pool, work, rows)
 
-    monkeypatch.setattr(helper_processes.ProcessPoolExecutor, "submit", submit)
+    monkeypatch.setattr(answer.ProcessPoolExecutor, "submit", submit)
     alone, together = explained_by_two(decide, monkeypatch)
     assert elsewhere
     assert not caplog.records
@@ -93,14 +93,14 @@ def test_a_model_that_cannot_be_handed_over_is_asked_here(
 
 def test_a_core_alone_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
-    monkeypatch.setattr(helper_processes, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(answer, "ProcessPoolExecutor", None)
     made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(1))
     assert len(made.explain(ROWS)) == len(ROWS)
 
 
 def test_a_limit_for_all_rows_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
-    monkeypatch.setattr(helper_processes, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(answer, "ProcessPoolExecutor", None)
     made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(2))
     assert len(made.explain(ROWS, time_limit_s=60)) == len(ROWS)
 

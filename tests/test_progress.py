@@ -7,15 +7,14 @@ import pandas as pd
 import pytest
 
 import mlflow_cf
-from mlflow_cf.request import explaining as progress
-from mlflow_cf.request.explaining import Progress
+from mlflow_cf.request import explaining
 
 ROWS = pd.DataFrame({"x": np.arange(40) % 10, "y": np.arange(40) % 7})
 
 
 def in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this test's own stderr be a terminal, and nothing be too short for a bar."""
-    monkeypatch.setattr(progress, "LONG_S", 0.0)
+    monkeypatch.setattr(explaining, "LONG_S", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
 
@@ -41,6 +40,6 @@ def test_a_reply_shows_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 
 def test_nothing_is_shown_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(3, watched=True) as bar:
-        bar.done(3)
+    with explaining.progress(3, watched=True) as count:
+        count(3)
     assert capsys.readouterr().err == ""

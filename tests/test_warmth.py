@@ -82,7 +82,7 @@ def test_a_trial_that_compiled_something_is_made_again(monkeypatch: pytest.Monke
     trials: list[int] = []
     memory = warmth.Warmth()
     for _ in range(2):
-        memory.ensure(GeCo(), lambda _: trials.append(1), certified=False)
+        memory.once(("geco", False), lambda _: trials.append(1))
     assert len(trials) == 3
 
 
@@ -130,7 +130,7 @@ def test_what_few_rows_need_is_tried_before_a_request_that_may_need_it(
     tried: list[str] = []
     once = warmth.Warmth.once
     monkeypatch.setattr(
-        warmth.Warmth, "once", lambda self, what, trial: (tried.append(str(what)), once(self, what, trial))
+        warmth.Warmth, "once", lambda self, what, *trial: (tried.append(str(what)), once(self, what, *trial))
     )
     made = mlflow_cf.wrap(MODEL, X, target=1)
     rows = X[X["x"] <= 5].iloc[:1]

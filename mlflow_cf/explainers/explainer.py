@@ -356,12 +356,7 @@ Learning = Steps[Learned]
 
 def steps_of(learning: Learned | Learning) -> Learning:
     """Return the steps in which something is learned; there are none left of what is learned already."""
-    return learning if isinstance(learning, Generator) else _without_steps(learning)
-
-
-def _without_steps(learned: Learned) -> Learning:
-    yield from ()
-    return learned
+    return (yield from learning) if isinstance(learning, Generator) else learning
 
 
 def _read_only(name: str, array: NDArray[Any]) -> NDArray[Any]:

@@ -41,14 +41,27 @@ def asked_explainer(asked: NamedExplainer, own: AnyExplainer) -> AnyExplainer:
         own: the model's own explainer, which is meant where the request gives its name; options go on top of its own.
 
     Raises:
-        InputError: an unknown name, or an option that requests may not set, or not to this.
+        InputError: an unknown name, or options that requests may not set, or not to this; all of them at once.
     """
     base = own if asked.name == own.name else explainer_of(asked.name)
     if not asked.options:
         return base
-    options = _allowed(base, asked.options)
+    allowed = _by_request(type(base))
+    read, errors = {}, []
+    for option, value in asked.options.items():
+        path = f"explainer.options.{option}"
+        if option not in allowed:
+            fix = did_you_mean(option, allowed, "options") if allowed else "log the model with an explainer that has it"
+            errors.append(InputError(path, f"not an option of {base.name} that a request may set", fix))
+            continue
+        try:
+            read[option] = TypeAdapter(allowed[option]).validate_python(value)
+        except ValidationError as error:
+            errors.append(input_errors(error, path, BaseModel, value))
+    if errors:
+        raise errors[0] if len(errors) == 1 else InputErrors(errors)
     own_options = {field.name: getattr(base, field.name) for field in _fields(type(base))}
-    return _with_options(type(base), {**own_options, **options}, "explainer")
+    return _with_options(type(base), {**own_options, **read}, "explainer")
 
 
 def explainer_to_dict(explainer: AnyExplainer) -> dict[str, Any]:
@@ -76,25 +89,6 @@ def options_schema() -> list[dict[str, Any]]:
         }
         for name, kind in kinds.items()
     ]
-
-
-def _allowed(explainer: AnyExplainer, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as the explainer lets requests set them; all errors at once."""
-    allowed = _by_request(type(explainer))
-    read, errors = {}, []
-    for option, value in options.items():
-        path = f"explainer.options.{option}"
-        if option not in allowed:
-            fix = did_you_mean(option, allowed, "options") if allowed else "log the model with an explainer that has it"
-            errors.append(InputError(path, f"not an option of {explainer.name} that a request may set", fix))
-            continue
-        try:
-            read[option] = TypeAdapter(allowed[option]).validate_python(value)
-        except ValidationError as error:
-            errors.append(input_errors(error, path, BaseModel, value))
-    if errors:
-        raise errors[0] if len(errors) == 1 else InputErrors(errors)
-    return read
 
 
 def _with_options(kind: type[AnyExplainer], options: Mapping[str, Any], path: str) -> AnyExplainer:

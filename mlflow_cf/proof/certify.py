@@ -20,15 +20,24 @@ from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.frontier import KeyedCandidate
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
-from mlflow_cf.milp.minimise import Minimum, lower_bound, minimise
+from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import SLACK, Model
 from mlflow_cf.milp.program import NotLinearError
 from mlflow_cf.milp.rules import bending
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.binding import same
-from mlflow_cf.proof.select import nearest, nearest_first, select
-from mlflow_cf.proof.verify import NOTHING, Inquiry, RowTask, VerifiedAnswers, joined_outcomes
+from mlflow_cf.proof.verify import (
+    NOTHING,
+    Inquiry,
+    RowTask,
+    VerifiedAnswers,
+    apart,
+    joined_outcomes,
+    nearest,
+    nearest_first,
+    select,
+)
 from mlflow_cf.search.population import near_copies
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
@@ -109,17 +118,14 @@ def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Verif
         codes = codes[few.scorer.decisions(few.scorer.structure.sums(problem.encoded(codes)), score_tolerance)[0]]
     near = problem.rows(codes)
     own = same(near, verified.rows[0]).all(axis=1)
-    if not own.any() or _is_behind(task, verified.rows[0], near[~own]):
+    if not own.any():
         return verified
+    if not own.all():
+        others = near[~own]
+        rows = np.concatenate([verified.rows, others[task.problem.check(others)]])
+        if nearest(task.problem, rows, task.distance(rows), polished=True) != 0:
+            return verified
     return replace(verified, proofs=("optimal",), bounds=(distance,), exhausted=True)
-
-
-def _is_behind(task: RowTask, row: Floats, others: Floats) -> bool:
-    """Whether one of the lawful rows among `others` (m, d) comes before a row (d,)."""
-    if not len(others):
-        return False
-    rows = np.concatenate([row[None], others[task.problem.check(others)]])
-    return nearest(task.problem, rows, task.distance(rows), polished=True) != 0
 
 
 def needed(task: RowTask, verified: VerifiedAnswers) -> Generator[Asked, Outcome, Bools]:
@@ -143,10 +149,7 @@ def needed(task: RowTask, verified: VerifiedAnswers) -> Generator[Asked, Outcome
 class Unconfirmed(NamedTuple):
     """An answer that certainly meets the target by the structure, and that the judge was not asked about yet.
 
-    Attributes:
-        place: its position among the answers.
-        rows: (m, d) its row, which the judge must accept, and that row without each one of its changes, which it must
-            refuse.
+    Of its rows (m, d), the judge must accept the first, and refuse the others: each lacks one of its changes.
     """
 
     place: int
@@ -196,11 +199,7 @@ class Certification:
         order = np.argsort(distance, kind="stable")
         if self.filling:
             # of rows that are twice the least difference apart, an answer is a near-copy of one at most
-            apart: list[int] = []
-            for at in order.tolist():
-                if not near_copies(problem, rows[apart], rows[at], times=2).any():
-                    apart.append(at)
-            far = distance[apart]
+            far = distance[apart(problem, rows, order.tolist(), times=2)]
         else:
             closed = problem.changed(np.array(self.rows).reshape(-1, rows.shape[1]))
             order = order[[not (changed == closed).all(axis=1).any() for changed in problem.changed(rows[order])]]
@@ -263,16 +262,12 @@ class Certification:
         for one in waiting:
             stop = start + len(one.rows)
             if not favourable[start] or favourable[start + 1 : stop].any():
-                self._drop([one.place for one in waiting])
+                for dropped in reversed(waiting):
+                    del self.rows[dropped.place], self.codes[dropped.place], self.outcomes[dropped.place]
                 return None
             self.outcomes[one.place] = said.take(slice(start, start + 1))
             start = stop
         return said.take(slice(start, len(asked)))
-
-    def _drop(self, places: list[int]) -> None:
-        """Drop the answers at ascending positions."""
-        for place in reversed(places):
-            del self.rows[place], self.codes[place], self.outcomes[place]
 
     def _rows(self, codes: list[Codes]) -> Floats:
         """Return the rows (m, d) of candidates by code."""
@@ -338,25 +333,22 @@ SEED: Final = 0  # of the solver: certificates do not depend on a request's seed
 
 
 def certify_by_program(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
-    """Prove that verified answers are nearly the nearest, or find some that are; all but the first are `bounded`.
-
-    Args:
-        task: the row, with the budget that is left.
-        verified: verified answers, nearest first among distinct changed sets.
-        tolerance: how far the structure's scores may be from the model's.
-    """
+    """Prove as `certify` that answers are nearly the nearest, or find some; all but the first are `bounded`."""
     try:
         answers = yield from _with_nearer(task, verified, tolerance)
         cutoff = float(task.distance(answers.rows).min(initial=np.inf))
         low = lower_bound(Model(task.problem, margin=-SCORE_TOLERANCES * tolerance, cutoff=cutoff), task.budget, SEED)
     except NotLinearError as error:
         return replace(verified, note=Uncertified("not_exact", str(error)))
-    return _by_bound(task, answers, low)
+    if low.status == "infeasible":  # if there is an answer, structure and judge disagree
+        known = replace(answers, note=Uncertified("disagree"))
+        return known if len(answers.rows) else replace(answers, exhausted=True)
+    if low.status == "failed":
+        return replace(answers, note=Uncertified("not_exact"))
+    return bounded(task, answers, max(low.bound - SLACK, 0.0))
 
 
-def _with_nearer(
-    task: RowTask, verified: VerifiedAnswers, tolerance: float
-) -> Generator[Asked, Outcome, VerifiedAnswers]:
+def _with_nearer(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Return the answers with the nearest row by a program among them, if the judge accepts it."""
     cutoff = float(task.distance(verified.rows).min(initial=np.inf))
     for attempt in range(TRIES):
@@ -366,27 +358,11 @@ def _with_nearer(
             break
         said = yield found.row[None]
         if task.accepts(found.row[None], said)[0]:
-            return _joined(task, verified, found.row, said)
+            rows = np.concatenate([found.row[None], verified.rows])
+            order = nearest_first(task.problem, rows, task.distance(rows), polished=True)
+            chosen = select(task.problem, rows, order)
+            return VerifiedAnswers(rows[chosen], joined_outcomes([said, verified.outcome]).take(chosen))
     return verified
-
-
-def _joined(task: RowTask, verified: VerifiedAnswers, row: Floats, outcome: Outcome) -> VerifiedAnswers:
-    """Return verified answers with one more row, the best of distinct changed sets first."""
-    rows = np.concatenate([row[None], verified.rows])
-    outcomes = joined_outcomes([outcome, verified.outcome])
-    order = nearest_first(task.problem, rows, task.distance(rows), polished=True)
-    chosen = select(task.problem, rows, order)
-    return VerifiedAnswers(rows[chosen], outcomes.take(chosen))
-
-
-def _by_bound(task: RowTask, answers: VerifiedAnswers, low: Minimum) -> VerifiedAnswers:
-    """Return answers with what the bound says of each."""
-    if low.status == "infeasible":  # if there is an answer, structure and judge disagree
-        known = replace(answers, note=Uncertified("disagree"))
-        return known if len(answers.rows) else replace(answers, exhausted=True)
-    if low.status == "failed":
-        return replace(answers, note=Uncertified("not_exact"))
-    return bounded(task, answers, max(low.bound - SLACK, 0.0))
 
 
 def bounded(task: RowTask, answers: VerifiedAnswers, bound: float) -> VerifiedAnswers:

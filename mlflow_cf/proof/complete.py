@@ -28,10 +28,7 @@ MOST: Final = 10_000, 100_000  # evaluations for each of both: a quarter of a se
 def complete(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Look for answers that are missing beside verified ones, as far as the budget goes; nothing is claimed of them.
 
-    Args:
-        task: the row, with an opened model.
-        verified: verified answers, at least one and fewer than are wanted.
-        tolerance: how far the structure's scores may be from the model's.
+    Of an opened model, at least one is verified, and fewer than are wanted.
     """
     if task.problem.scorer is None or not task.engine.exact:
         return verified
@@ -84,14 +81,7 @@ NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that 
 def certify_by_cost(
     task: RowTask, verified: VerifiedAnswers, candidates: Candidates, tolerance: float
 ) -> VerifiedAnswers:
-    """Return answers with the explainer's proofs about their costs; `optimal` is up to 1e-3 of the cost.
-
-    Args:
-        task: the row, with the budget that is left.
-        verified: verified answers.
-        candidates: what they come from.
-        tolerance: how far the structure's scores may be from the model's.
-    """
+    """Return answers with the explainer's proofs about their costs; `optimal` is up to 1e-3 of the cost."""
     if candidates.least_cost is None or candidates.costs is None:
         return replace(verified, note=Uncertified("ranked"))
     if not len(verified.rows):

@@ -8,21 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
+import moocore
 import numpy as np
 
+from mlflow_cf.constraints.expressions import differing
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import Asked, AskedAlone, Decides, Outcome
+from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem.binding import same
 from mlflow_cf.proof.certify import at_once, bounded, certify
 from mlflow_cf.proof.complete import certify_by_cost, complete, nearest_ones
-from mlflow_cf.proof.given import check_plans, leading_plans
-from mlflow_cf.proof.select import kinds_of
-from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, by_themselves, joined_outcomes, verify_rows
+from mlflow_cf.proof.verify import (
+    Inquiry,
+    RowTask,
+    VerifiedAnswers,
+    by_themselves,
+    joined_outcomes,
+    kinds_of,
+    verify_rows,
+)
 from mlflow_cf.search.population import near_copies
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, hurried, stopped
@@ -31,6 +42,7 @@ from mlflow_cf.words.result import Optimum, Status
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
 # An explainer's own restrictions leave nothing: then constraints alone need not be what blocks.
 Evidence = Literal["exhausted", "evident", "contradiction", "restricted"]
+ROUNDING: Final = 1e-4  # of the efforts of plans: explainers may round them
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,22 +88,10 @@ class VerifiedRow:
     verified: VerifiedAnswers
 
     @property
-    def settled(self) -> bool:
-        """Whether all answers that are wanted are proved already."""
-        return self.verified.proofs == ("optimal",) * self.task.problem.count
-
-    @property
     def plans(self) -> tuple[Plan, ...]:
         """The plan of each answer, if they have plans."""
         plans = self.candidates.plans
         return () if plans is None else tuple(plans[position] for position in self.verified.origin.tolist())
-
-    @property
-    def optima(self) -> tuple[Optimum | None, ...]:
-        """What a solver says of each answer, if one did."""
-        known = self.candidates.optima
-        places = self.verified.origin.tolist() if known else []
-        return tuple(known[position] if position < len(known) else None for position in places)
 
 
 def search(task: RowTask, search_with: Search, seed: int) -> Answer | tuple[RowTask, Candidates]:
@@ -106,18 +106,13 @@ def search(task: RowTask, search_with: Search, seed: int) -> Answer | tuple[RowT
     with counted() as failures:
         candidates = search_with(task.problem, task.budget, np.random.default_rng(seed))
     candidates = replace(candidates, diagnostics=with_failures(candidates.diagnostics, failures))
-    _check_plans(task.problem, candidates)
+    steps = [step.row for plan in candidates.plans or () for step in plan]
+    if steps and not task.problem.space.decode_exactly(np.array(steps))[1].all():
+        raise ValueError("a step of a plan leads to what is no row")  # a reply could not show it
     task.budget.release()
     if candidates.engine is None:
         return task, candidates
     return replace(task, engine=candidates.engine), replace(candidates, engine=None)
-
-
-def _check_plans(problem: Problem, candidates: Candidates) -> None:
-    """Refuse plans with steps that cannot be decoded to a row: a reply could not show them."""
-    rows = [step.row for plan in candidates.plans or () for step in plan]
-    if rows and not problem.space.decode_exactly(np.array(rows))[1].all():
-        raise ValueError("a step of a plan leads to what is no row")
 
 
 def verify_all(
@@ -157,19 +152,42 @@ def settle(
 def _verified_results(
     found: Sequence[tuple[RowTask, Candidates]], results: Sequence[VerifiedAnswers | Exception]
 ) -> list[VerifiedRow | Exception]:
-    return [
-        result if isinstance(result, Exception) else _with_plans_checked(VerifiedRow(*pair, result))
-        for pair, result in zip(found, results, strict=True)
-    ]
+    """Return what was verified, or what went wrong, also with the plan of an answer: it ends this row, and no other."""
+    told: list[VerifiedRow | Exception] = []
+    for (task, candidates), result in zip(found, results, strict=True):
+        one = result if isinstance(result, Exception) else VerifiedRow(task, candidates, result)
+        if isinstance(one, VerifiedRow) and candidates.action_model is not None:  # without, nothing is known of steps
+            try:
+                for plan in one.plans:
+                    _check_plan(candidates.action_model, task.problem.x0, plan)
+            except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
+                one = error
+        told.append(one)
+    return told
 
 
-def _with_plans_checked(verified_row: VerifiedRow) -> VerifiedRow | Exception:
-    """Return what was verified, or what is wrong with the plan of an answer: it ends this row, and no other."""
-    try:
-        check_plans(verified_row.candidates.action_model, verified_row.task.problem.x0, verified_row.plans)
-    except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
-        return error
-    return verified_row
+def _check_plan(action_model: ActionModel, x0: Floats, plan: Plan) -> None:
+    """Refuse a plan from x0 (d,) whose steps are not those of its course.
+
+    Raises:
+        ValueError: an action that is unknown, done twice or not possible, or other facts than the plan says.
+    """
+    numbers = {action.name: number for number, action in enumerate(action_model.actions)}
+    state = x0
+    for place, step in enumerate(plan, start=1):
+        number = numbers.pop(step.action, None)
+        if number is None:
+            raise ValueError(f"step {place} of a plan is no action, or is done twice")
+        action = action_model.actions[number]
+        outcome = step.row[[action.column]]
+        done = action_model.step(number, state[None], outcome)
+        grid = action_model.space.features[action.column].step or 0.0  # rounding to it may lead beyond a range
+        allowed = action.allows(state[None], outcome, float(action_model.least_changes[action.column]) + grid / 2)
+        if not (done.valid[0] and allowed[0] and same(done.states, step.row).all()):
+            raise ValueError(f"step {place} of a plan cannot be done")
+        if abs(done.effort[0] - step.effort) > ROUNDING or abs(done.discount[0] - step.discount) > ROUNDING:
+            raise ValueError(f"step {place} of a plan costs something else")
+        state = step.row
 
 
 def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
@@ -189,8 +207,11 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
         if len(task.refused) == refused or task.budget.spent:
             if candidates.bound is not None:
                 return bounded(task, alone, candidates.bound)
-            if candidates.complete and _may_be_better(task, alone):
-                return (yield from _completed(task, alone, judge.tolerance))
+            few = len(alone.rows) < task.problem.count or (task.problem.variety.near and task.problem.count > 1)
+            if candidates.complete and few and len(alone.rows) and not task.budget.spent:
+                look = nearest_ones if task.problem.variety.near else complete
+                completed = yield from look(task, alone, judge.tolerance)
+                return (yield from by_themselves(task, completed, judge.tolerance))
             return at_once(task, alone, judge.tolerance) if candidates.certify and polish else alone
 
 
@@ -214,6 +235,28 @@ def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tup
     return order[place], [kinds[at] for at in place.tolist()]
 
 
+def leading_plans(x0: Floats, rows: Floats, plans: Sequence[Plan], costs: Floats) -> tuple[Bools, Bools, Bools]:
+    """Return three masks (m,) of plans: those of the first come first, then those of the second and of the third.
+
+    First those that are cheaper than every plan of no more steps; then those that no other one beats in cost, number
+    of steps and number of changed features; then the cheapest of every number of steps. Otherwise a cheap plan of few
+    steps hides behind one of more steps that changes the same features.
+
+    Args:
+        x0: (d,) where they start.
+        rows: (m, d) where they end.
+        plans: the plans, the cheapest first.
+        costs: (m,) what they cost.
+    """
+    steps = np.array([len(plan) for plan in plans], dtype=np.intp)
+    changed = differing(rows, x0).sum(axis=1)
+    cheapest = np.zeros(len(plans), dtype=np.bool_)
+    cheapest[np.unique(steps, return_index=True)[1]] = True
+    shorter = steps < np.minimum.accumulate(np.append(np.inf, steps))[:-1]
+    front = moocore.is_nondominated(np.column_stack([costs, steps, changed])) if len(plans) else cheapest
+    return shorter, front, cheapest
+
+
 def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
     """Return for each of rows (m, d) the key of the first row that it is a near-copy of, perhaps itself."""
     firsts: list[int] = []
@@ -224,18 +267,6 @@ def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
             firsts.append(at)
         found.append(str(firsts[copies[0]] if len(copies) else at).encode())
     return found
-
-
-def _may_be_better(task: RowTask, verified: VerifiedAnswers) -> bool:
-    """Whether there may be further answers, or nearer ones than were found where the nearest are wanted."""
-    few = len(verified.rows) < task.problem.count or (task.problem.variety.near and task.problem.count > 1)
-    return few and len(verified.rows) > 0 and not task.budget.spent
-
-
-def _completed(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
-    """Add answers that the search has not found, without those that the judge refuses alone."""
-    completed = yield from (nearest_ones if task.problem.variety.near else complete)(task, verified, tolerance)
-    return (yield from by_themselves(task, completed, tolerance))
 
 
 def _certified(judge: Decides, verified_row: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
@@ -255,6 +286,7 @@ def _certified(judge: Decides, verified_row: VerifiedRow, proving: Proving, rows
         verified = yield from _verify_candidates(judge, task, verified_row.candidates, proving)
 
 
+<<<<<<< HEAD
 def _why_fewer(task: RowTask, verified: VerifiedAnswers) -> str:
     budget, variety = task.budget, task.problem.variety
     if budget.cut:
@@ -272,6 +304,8 @@ def _is_open(cut: str, verified: VerifiedAnswers) -> bool:
     return set(verified.proofs) != {"optimal"} and (cut == "clock" or bool(verified.proofs))
 
 
+=======
+>>>>>>> cut-req
 def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
     """Return what is said of a row by what is known of it so far.
 
@@ -286,11 +320,17 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
         reasons = [verified.note.reason] if verified.note else []
+        proofs, variety = verified.proofs, task.problem.variety
         if len(verified.rows) < task.problem.count:
-            reasons.append(_why_fewer(task, verified))
-        elif budget.cut and _is_open(budget.cut, verified):
+            nothing = nothing_else(variety.min_difference, near=variety.near, proved=verified.exhausted)
+            why = stopped(budget.cut, budget.used) if budget.cut else nothing
+            reasons.append(fewer(len(verified.rows), task.problem.count, why))
+        elif budget.cut and set(proofs) != {"optimal"} and (budget.cut == "clock" or proofs):
+            # what a proof leaves open, or what depends on how fast the machine was: there may be nearer ones
             reasons.append(hurried(budget.cut, budget.used))
-        return Answer("found", "; ".join(reasons), verified, verified_row.plans, verified_row.optima, diagnostics)
+        known = candidates.optima
+        optima = tuple(known[at] if at < len(known) else None for at in origin) if known else ()
+        return Answer("found", "; ".join(reasons), verified, verified_row.plans, optima, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
     if verified.exhausted:
@@ -301,9 +341,14 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
     if reason:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
     untried = not budget.used and not len(candidates.rows)
+<<<<<<< HEAD
     nothing = no_row_left(task.problem) if untried and not briefly else ""
     nothing = nothing or f"no counterfactual among {budget.used:,} rows tried"
     return Answer("not_found", nothing, diagnostics=diagnostics)
+=======
+    reason = no_row_left(task.problem) if untried and not briefly else ""
+    return Answer("not_found", reason or none_among(budget.used), diagnostics=diagnostics)
+>>>>>>> cut-req
 
 
 T = TypeVar("T")
@@ -318,44 +363,27 @@ def run_inquiries(
         The result of each, or the exception that ended it; the failure of one does not touch the others.
     """
     results: dict[int, T | Exception] = {}
-    asked: dict[int, Asked] = {}
-    for number, inquiry in enumerate(inquiries):
-        _advance(number, inquiry, None, asked, results)
-    while asked:
-        numbers = list(asked)
-        outcomes = _judged(judge, space, [asked.pop(number) for number in numbers])
-        for number, outcome in zip(numbers, outcomes, strict=True):
-            _advance(number, inquiries[number], outcome, asked, results)
+    answers: dict[int, Outcome | Exception | None] = dict.fromkeys(range(len(inquiries)))
+    while answers:
+        asked: dict[int, Asked] = {}
+        for number, answer in answers.items():
+            if isinstance(answer, Exception):
+                results[number] = answer
+                continue
+            try:
+                asked[number] = next(inquiries[number]) if answer is None else inquiries[number].send(answer)
+            except StopIteration as end:
+                results[number] = end.value
+            except Exception as error:  # noqa: BLE001  kept for the row it belongs to
+                results[number] = error
+        answers = dict(zip(asked, _judged(judge, space, list(asked.values())), strict=True))
     return [results[number] for number in range(len(inquiries))]
-
-
-def _advance(
-    number: int,
-    inquiry: Generator[Asked, Outcome, T],
-    answer: Outcome | Exception | None,
-    asked: dict[int, Asked],
-    results: dict[int, T | Exception],
-) -> None:
-    """Let one inquiry go on until it asks again or ends."""
-    if isinstance(answer, Exception):
-        results[number] = answer
-        return
-    try:
-        asked[number] = next(inquiry) if answer is None else inquiry.send(answer)
-    except StopIteration as end:
-        results[number] = end.value
-    except Exception as error:  # noqa: BLE001  kept for the row it belongs to
-        results[number] = error
 
 
 def _judged(judge: Decides, space: FeatureSpace, batches: list[Asked]) -> list[Outcome | Exception]:
     """Ask the judge about all batches at once; one by one if it fails, so that only the culprit suffers."""
-    together = [at for at, batch in enumerate(batches) if not isinstance(batch, AskedAlone)]
-    found = dict(zip(together, _in_one_call(judge, space, [_rows(batches[at]) for at in together]), strict=True))
-    for at, batch in enumerate(batches):
-        if isinstance(batch, AskedAlone):
-            found[at] = _one_by_one(judge, space, batch)
-    return [found[at] for at in range(len(batches))]
+    together = iter(_in_one_call(judge, space, [batch for batch in batches if not isinstance(batch, AskedAlone)]))
+    return [_one_by_one(judge, space, batch) if isinstance(batch, AskedAlone) else next(together) for batch in batches]
 
 
 def _one_by_one(judge: Decides, space: FeatureSpace, batch: AskedAlone) -> Outcome | Exception:
@@ -371,23 +399,15 @@ def _one_by_one(judge: Decides, space: FeatureSpace, batch: AskedAlone) -> Outco
     return joined_outcomes(said) if said else Outcome(np.empty(0, dtype=np.intp), None)
 
 
-def _rows(batch: Asked) -> Floats:
-    return batch.rows if isinstance(batch, AskedAlone) else batch
-
-
 def _in_one_call(judge: Decides, space: FeatureSpace, batches: list[Floats]) -> list[Outcome | Exception]:
     if not batches:
         return []
     try:
-        outcome = _verdict(judge, space, np.concatenate(batches))
+        table, exact = space.decode_exactly(np.concatenate(batches))
+        outcome = judge.verdict(table)
+        if not exact.all():  # nothing is said of rows that decode to another than meant
+            outcome = outcome.withheld(~exact)
     except Exception as error:  # noqa: BLE001  any model, any error
         return [error] if len(batches) == 1 else [_in_one_call(judge, space, [batch])[0] for batch in batches]
     ends = np.cumsum([len(batch) for batch in batches])
     return [outcome.take(slice(end - len(batch), end)) for batch, end in zip(batches, ends.tolist(), strict=True)]
-
-
-def _verdict(judge: Decides, space: FeatureSpace, Z: Floats) -> Outcome:
-    """Return what the judge says about rows as decoded; nothing of those that decode to another row than meant."""
-    table, exact = space.decode_exactly(Z)
-    outcome = judge.verdict(table)
-    return outcome if exact.all() else outcome.withheld(~exact)

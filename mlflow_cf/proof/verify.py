@@ -10,8 +10,9 @@ scores of the row alone, within the checked tolerance. All others are asked agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,7 @@ from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Asked, AskedAlone, Outcome
 from mlflow_cf.problem import Budget, Codes, Problem
-from mlflow_cf.proof.select import Queue, nearest, nearest_first, select
+from mlflow_cf.search.population import near_copies
 from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.structure import Encoded, linked
 from mlflow_cf.words.reasons import UNOPENED, Uncertified
@@ -31,6 +32,7 @@ from mlflow_cf.words.result import Proof
 
 SPARE = 8  # candidates verified beyond twice the wanted number: a call to the judge costs the same
 Promise = Callable[[Floats], NDArray[np.bool_]] | None
+Kinds = Sequence[bytes] | None  # (m,) of candidates that are not polished; None: what they change
 TOGETHER = 64  # rows with an undone change that go with their candidates, before these are known to be accepted
 
 
@@ -60,19 +62,14 @@ class RowTask:
         """The problem of the row."""
         return self.engine.given
 
-    def meets(self, outcome: Outcome) -> NDArray[np.bool_]:
-        """Return (m,) whether rows with this outcome meet the target and all further requirements."""
+    def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
+        """Return (m,) whether rows Z (m, d) with this outcome meet all that is wanted, and were not refused alone."""
         met = self.target.met(outcome)
         for target, said in zip(self.further, outcome.further, strict=True):
             met = met & target.met(said)
-        return met
-
-    def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
-        """Return (m,) whether rows Z (m, d) with this outcome meet all that is wanted, and were not refused alone."""
-        favourable = self.meets(outcome)
         if self.refused:
-            favourable &= np.array([row.tobytes() not in self.refused for row in Z], dtype=np.bool_)
-        return favourable
+            met = met & np.array([row.tobytes() not in self.refused for row in Z], dtype=np.bool_)
+        return met
 
     def distance(self, Z: Floats) -> Floats:
         """Return the distance (m,) of rows Z (m, d) from the row to explain."""
@@ -112,7 +109,7 @@ def verify_rows(
     *,
     polish: bool,
     keeps_order: bool = False,
-    kinds: Sequence[bytes] | None = None,
+    kinds: Kinds = None,
     promise: Promise = None,
 ) -> Inquiry:
     """Verify and polish candidates (m, d), best first, until enough of different kinds are accepted.
@@ -123,57 +120,36 @@ def verify_rows(
     """
     count = task.problem.count
     queue = Queue(task.problem, rows, in_order=keeps_order, kinds=kinds)
-    parts: list[_Part] = []
+    parts: list[VerifiedAnswers] = []
     while len(queue.left):
         # a candidate costs a row, and one per change to see that it is needed; a small budget does few, but wholly
         size = max(1, min(2 * count + SPARE, task.budget.left // (1 + len(task.problem.groups))))
-        batch = queue.take(size)
-        part = yield from _part(task, rows[batch], promise, polish=polish, even_late=not parts)
+        batch, queue.left = queue.left[:size], queue.left[size:]
+        part = yield from _verified(task, rows[batch], promise, polish=polish, even_late=not parts)
         parts.append(replace(part, origin=batch[part.origin]))
-        queue.accept(parts[-1].rows, parts[-1].origin)
-        if queue.enough(count) or task.budget.spent:
+        queue.accept(parts[-1])
+        if queue.enough() or task.budget.spent:
             break
     parts = [part for part in parts if len(part.rows)]
     return _chosen(task, parts, polished=polish, keeps_order=keeps_order, kinds=kinds)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """Accepted rows (k, d) with what is known of them.
-
-    Attributes:
-        rows: the rows; outcome: what the judge said about them.
-        settled: (k,) whether they are known to be 1-minimal.
-        origin: (k,) positions of the candidates that they come from.
-    """
-
-    rows: Floats
-    outcome: Outcome
-    settled: NDArray[np.bool_]
-    origin: Codes
-
-
-@dataclass(frozen=True, eq=False)
-class _Undone:
+class _Undone(NamedTuple):
     """Accepted rows (v, d) that put back one change of another row, whose each is, and what the judge said of them."""
 
     rows: Floats
     owner: NDArray[np.intp]
     outcome: Outcome
 
-    def take(self, some: NDArray[np.intp]) -> _Undone:
-        """Return some of them."""
-        return _Undone(self.rows[some], self.owner[some], self.outcome.take(some))
-
 
 def _chosen(
-    task: RowTask, parts: Sequence[_Part], *, polished: bool, keeps_order: bool, kinds: Sequence[bytes] | None
+    task: RowTask, parts: Sequence[VerifiedAnswers], *, polished: bool, keeps_order: bool, kinds: Kinds
 ) -> VerifiedAnswers:
     """Select the answers; those the budget left half-polished count only if there are no others."""
     if not parts:
         return VerifiedAnswers(np.empty((0, len(task.problem.space))), NOTHING)
     Z = np.concatenate([part.rows for part in parts])
-    settled = np.concatenate([part.settled for part in parts])
+    settled = np.concatenate([part.minimal for part in parts])
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
     origin = np.concatenate([part.origin for part in parts])
     if len(rows) > 1 and task.problem.count == 1 and not keeps_order:
@@ -192,9 +168,7 @@ def _chosen(
 NOTHING = Outcome(np.empty(0, dtype=np.intp))
 
 
-def _part(
-    task: RowTask, Z: Floats, promise: Promise, *, polish: bool, even_late: bool
-) -> Generator[Asked, Outcome, _Part]:
+def _verified(task: RowTask, Z: Floats, promise: Promise, *, polish: bool, even_late: bool) -> Inquiry:
     """Verify candidates, and polish those that are accepted.
 
     Every change is put back once to see whether it was needed; while the rows are few, the judge is asked about these
@@ -207,7 +181,8 @@ def _part(
         owner, variants = _NOBODY, Z[:0]
     kept, outcome = yield from _accepted(task, np.concatenate([Z, variants]), even_late=even_late)
     own = int(np.searchsorted(kept, len(Z)))
-    part = _Part(Z[kept[:own]], outcome.take(slice(0, own)), np.ones(own, dtype=np.bool_), kept[:own])
+    minimal = np.ones(own, dtype=np.bool_)
+    part = VerifiedAnswers(Z[kept[:own]], outcome.take(slice(0, own)), origin=kept[:own], minimal=minimal)
     if not own or not needless:
         return part
     if not together:
@@ -236,7 +211,7 @@ def _accepted(
     return lawful[favourable], outcome.take(favourable)
 
 
-def _polish(task: RowTask, part: _Part, first: _Undone | None, promise: Promise) -> Generator[Asked, Outcome, _Part]:
+def _polish(task: RowTask, part: VerifiedAnswers, first: _Undone | None, promise: Promise) -> Inquiry:
     """Undo whole groups while the judge still accepts, so that every answer is 1-minimal; `first` is known already.
 
     What would break the promise of the explainer stays as it is.
@@ -253,26 +228,18 @@ def _polish(task: RowTask, part: _Part, first: _Undone | None, promise: Promise)
                 break
             kept, verdict = yield from _accepted(task, variants)
             undone = _Undone(variants[kept], owner[kept], verdict)
-        if promise is not None and len(undone.rows):
-            undone = undone.take(np.flatnonzero(promise(undone.rows)))
-        if not len(undone.rows):
-            active = active[:0]
-            break
-        owners, nearest = _nearest(task, undone)
-        active = active[owners]
-        Z[active] = undone.rows[nearest]
-        source[active] = len(outcome.codes) + nearest
-        outcome = joined_outcomes([outcome, undone.outcome])
-    settled = np.ones(len(Z), dtype=np.bool_)
-    settled[active] = False
-    return _Part(Z, outcome.take(source), settled, part.origin)
-
-
-def _nearest(task: RowTask, undone: _Undone) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return every owner once, and the position of its nearest row."""
-    order = np.lexsort((task.distance(undone.rows), undone.owner))
-    owners, first = np.unique(undone.owner[order], return_index=True)
-    return owners, order[first]
+        order = np.lexsort((task.distance(undone.rows), undone.owner))
+        if promise is not None and len(order):
+            order = order[promise(undone.rows)[order]]
+        owners, first_of_owner = np.unique(undone.owner[order], return_index=True)
+        active, nearest_of_owner = active[owners], order[first_of_owner]
+        if len(active):
+            Z[active] = undone.rows[nearest_of_owner]
+            source[active] = len(outcome.codes) + nearest_of_owner
+            outcome = joined_outcomes([outcome, undone.outcome])
+    minimal = np.ones(len(Z), dtype=np.bool_)
+    minimal[active] = False
+    return VerifiedAnswers(Z, outcome.take(source), origin=part.origin, minimal=minimal)
 
 
 def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
@@ -289,23 +256,19 @@ def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
     )
 
 
-def by_themselves(
-    task: RowTask, verified: VerifiedAnswers, tolerance: float
-) -> Generator[Asked, Outcome, VerifiedAnswers]:
+def by_themselves(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Return answers with the predictions of each alone; those refused alone are left out, and noted in `task`.
 
-    Args:
-        task: the row that is explained.
-        verified: its answers, judged together with other rows.
-        tolerance: how far a structure's scores may be from the model's.
+    A structure's scores may be as far as the `tolerance` from the model's.
     """
     scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
     if not len(verified.rows) or (scorer is not None and is_steady(scorer.structure)):
         return verified
     if scorer is not None:
         sums = [scorer.structure.sums(_encoded_values(task.problem, scorer, row)) for row in verified.rows]
-        if all(_certain(scorer, alone, tolerance) for alone in sums):
-            return verified if is_steady(scorer.own) else _with(verified, [_said(scorer, alone) for alone in sums])
+        rated = (rate_sums(alone, scorer.targets) for alone in sums)
+        if all(favourable[0] and margin[0] >= SCORE_TOLERANCES * tolerance for favourable, _, margin in rated):
+            return verified if is_steady(scorer.own) else _with_own_scores(verified, scorer, sums)
     if task.budget.take(len(verified.rows)) < len(verified.rows):
         return verified
     outcome = yield AskedAlone(verified.rows, lambda: task.budget.late)
@@ -313,9 +276,18 @@ def by_themselves(
     if said < len(verified.rows):  # the clock ran out: the others stay as they were judged together
         rest = verified.outcome.take(np.arange(said, len(verified.rows)))
         outcome = joined_outcomes([outcome, rest]) if said else rest
-    accepted = task.meets(outcome)
+    accepted = task.accepts(verified.rows, outcome)
     task.refused.update(row.tobytes() for row in verified.rows[~accepted])
-    return _some(verified, outcome, np.flatnonzero(accepted))
+    kept = np.flatnonzero(accepted)
+    return replace(
+        verified,
+        rows=verified.rows[kept],
+        outcome=outcome.take(kept),
+        proofs=tuple(verified.proofs[at] for at in kept if verified.proofs),
+        bounds=tuple(verified.bounds[at] for at in kept if verified.bounds),
+        origin=verified.origin[kept] if len(verified.origin) else verified.origin,
+        minimal=verified.minimal[kept] if len(verified.minimal) else verified.minimal,
+    )
 
 
 def _encoded_values(problem: Problem, scorer: Scorer, row: Floats) -> list[Encoded]:
@@ -328,33 +300,123 @@ def _encoded_values(problem: Problem, scorer: Scorer, row: Floats) -> list[Encod
     return encoded
 
 
-def _certain(scorer: Scorer, sums: Floats, tolerance: float) -> bool:
-    """Whether a row with raw scores (1, k) meets the targets by more than rounding can change."""
-    favourable, _, margin = rate_sums(sums, scorer.targets)
-    return bool(favourable[0] and margin[0] >= SCORE_TOLERANCES * tolerance)
-
-
-def _said(scorer: Scorer, sums: Floats) -> Floats:
-    """Return the model's scores (1, classes) of a row with raw scores (1, k), the model's own columns first."""
-    return linked(sums[:, : scorer.own.outputs], scorer.own.link)
-
-
-def _with(verified: VerifiedAnswers, scores: Sequence[Floats]) -> VerifiedAnswers:
-    """Return answers with scores (1, classes) of each, or values; their labels are known."""
-    together, codes = np.concatenate(scores), verified.outcome.codes
-    regression = codes[0] < 0
-    outcome = Outcome(codes, None, together[:, 0]) if regression else Outcome(codes, together)
+def _with_own_scores(verified: VerifiedAnswers, scorer: Scorer, sums: Sequence[Floats]) -> VerifiedAnswers:
+    """Return answers with the model's scores or values of each, from its raw scores (1, k); their labels are known."""
+    codes, own = verified.outcome.codes, scorer.own  # whose columns come first
+    scores = np.concatenate([linked(alone[:, : own.outputs], own.link) for alone in sums])
+    outcome = Outcome(codes, None, scores[:, 0]) if codes[0] < 0 else Outcome(codes, scores)
     return replace(verified, outcome=replace(outcome, further=verified.outcome.further))
 
 
-def _some(verified: VerifiedAnswers, outcome: Outcome, kept: NDArray[np.intp]) -> VerifiedAnswers:
-    """Return the answers at positions `kept`, with their new outcomes."""
-    return replace(
-        verified,
-        rows=verified.rows[kept],
-        outcome=outcome.take(kept),
-        proofs=tuple(verified.proofs[at] for at in kept if verified.proofs),
-        bounds=tuple(verified.bounds[at] for at in kept if verified.bounds),
-        origin=verified.origin[kept] if len(verified.origin) else verified.origin,
-        minimal=verified.minimal[kept] if len(verified.minimal) else verified.minimal,
-    )
+class Queue:
+    """Candidates waiting to be verified: the first of every kind before all repetitions.
+
+    Candidates that change the same groups are of one kind, unless it is said otherwise.
+
+    Attributes:
+        left: positions of the candidates that wait, first come first.
+    """
+
+    def __init__(self, problem: Problem, rows: Floats, *, in_order: bool, kinds: Kinds) -> None:
+        """Line up candidates (m, d).
+
+        With `in_order`, the answers of distinct kinds must be the first acceptable ones: where a candidate was refused,
+        the next one of its kind moves up. `kinds` (m,) is for candidates that are not polished.
+        """
+        self._problem, self._in_order, self._kinds = problem, in_order, kinds
+        self._sets = kinds_of(problem, rows) if kinds is None else kinds
+        self._first: dict[bytes, int] = {}
+        self._apart = rows[:0]  # accepted rows, none a near-copy of another, where the nearest answers are wanted
+        self.left = self._lined_up(range(len(rows)))
+
+    def accept(self, part: VerifiedAnswers) -> None:
+        """Note accepted rows and the candidates they come from."""
+        positions, kinds = part.origin.tolist(), self._kinds
+        found = kinds_of(self._problem, part.rows) if kinds is None else [kinds[position] for position in positions]
+        for kind, position in zip(found, positions, strict=True):
+            self._first[kind] = min(self._first.get(kind, position), position)
+        if self._problem.variety.near:
+            some = np.concatenate([self._apart, part.rows])
+            self._apart = some[apart(self._problem, some, range(len(some)))]
+        if self._in_order:
+            self.left = self._lined_up(sorted(self.left.tolist()))
+
+    def enough(self) -> bool:
+        """Whether the answers are known: as many kinds as are wanted, and nothing that may come before them."""
+        count = self._problem.count
+        if len(self._first) < count or (self._problem.variety.near and len(self._apart) < count):
+            return False
+        if not self._in_order or not len(self.left):
+            return True
+        first = int(self.left[0])
+        return self._sets[first] in self._first or first > sorted(self._first.values())[count - 1]
+
+    def _lined_up(self, positions: Iterable[int]) -> Codes:
+        leaders, others = _leaders(positions, self._sets, self._first)
+        return np.array(leaders + others, dtype=np.intp)
+
+
+def _leaders(
+    positions: Iterable[int], kinds: Sequence[bytes], known: Iterable[bytes] = ()
+) -> tuple[list[int], list[int]]:
+    """Return the positions of the first of every kind that is not `known`, and all others."""
+    leaders: list[int] = []
+    others: list[int] = []
+    seen = set(known)
+    for position in positions:
+        (others if kinds[position] in seen else leaders).append(position)
+        seen.add(kinds[position])
+    return leaders, others
+
+
+def nearest_first(problem: Problem, Z: Floats, distance: Floats, *, polished: bool) -> Codes:
+    """Return the order of rows Z (m, d) by their distance (m,).
+
+    Ties go to fewer changes and smaller codes; rows that are not polished keep the order they have instead.
+    """
+    if not polished:
+        return np.argsort(distance, kind="stable")
+    ties = (*np.where(np.isnan(Z), np.inf, Z).T[::-1], problem.changed(Z).sum(axis=1))
+    return np.lexsort((*ties, distance))
+
+
+def nearest(problem: Problem, Z: Floats, distance: Floats, *, polished: bool) -> int:
+    """Return the position of the first of rows Z (m, d) in that order."""
+    ties = np.flatnonzero(distance == distance.min())
+    if len(ties) > 1:
+        ties = ties[nearest_first(problem, Z[ties], distance[ties], polished=polished)]
+    return int(ties[0])
+
+
+def kinds_of(problem: Problem, rows: Floats) -> list[bytes]:
+    """Return the groups that each of rows (m, d) changes."""
+    return [flags.tobytes() for flags in problem.changed(rows)]
+
+
+def select(problem: Problem, Z: Floats, order: Codes, kinds: Kinds = None) -> Codes:
+    """Return positions of the answers among rows Z (m, d), at most as many as are wanted, as in `order`.
+
+    The first of every kind comes before all others, of which none is a near-copy of an answer before it. Rows that
+    change the same are of one kind, unless `kinds` (m,) says otherwise; where the nearest answers are wanted, kinds do
+    not count.
+    """
+    if problem.variety.near:
+        return apart(problem, Z, order.tolist())
+    leaders, others = _leaders(order.tolist(), kinds_of(problem, Z) if kinds is None else kinds)
+    return apart(problem, Z, others, leaders[: problem.count])
+
+
+def apart(
+    problem: Problem, Z: Floats, positions: Iterable[int], chosen: Iterable[int] = (), *, times: int = 1
+) -> Codes:
+    """Return the positions `chosen` of rows Z (m, d) and others, none of them a near-copy of one before it.
+
+    They are at most as many as are wanted, and so many `times` the least difference apart.
+    """
+    found = list(chosen)
+    for position in positions:
+        if len(found) >= problem.count:
+            break
+        if not near_copies(problem, Z[found], Z[position], times).any():
+            found.append(position)
+    return np.array(found, dtype=np.intp)

@@ -60,22 +60,17 @@ class Admission:
                 of them wait than there are places, the others are refused at once.
         """
         admitted = self._free.acquire(blocking=False)
-        if not admitted:
-            admitted = self._waited(patience_s) if served else self._free.acquire(timeout=patience_s)
+        if not admitted and (not served or self._patient.acquire(blocking=False)):
+            try:
+                admitted = self._free.acquire(timeout=patience_s)
+            finally:
+                if served:
+                    self._patient.release()
         try:
             yield admitted
         finally:
             if admitted:
                 self._free.release()
-
-    def _waited(self, patience_s: float | None) -> bool:
-        """Wait for a place among as many others as there are places; return whether there was one."""
-        if not self._patient.acquire(blocking=False):
-            return False
-        try:
-            return self._free.acquire(timeout=patience_s)
-        finally:
-            self._patient.release()
 
     @contextmanager
     def more(self, most: int) -> Iterator[int]:

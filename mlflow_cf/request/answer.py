@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from multiprocessing import parent_process
+from typing import Final, Self
 
 import pandas as pd
+from loky import ProcessPoolExecutor
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
+from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.expected import FEW, Predictions
-from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, Progress
-from mlflow_cf.request.helper_processes import Helpers
+from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.replies import bare, explanation
-from mlflow_cf.request.request import Request, wanted_of
-from mlflow_cf.request.rows import CodedRows, Row
+from mlflow_cf.request.request import CodedRows, Request, Row, Work, wanted_of
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.reasons import still_learning
 from mlflow_cf.words.result import Explanation
 
 LEAST_ROW_S: Final = 1e-6  # no row takes less
 PART_S: Final = 2.0  # of work on the rows of a long table that are explained together
+WORTH_S: Final = 10.0  # of work for each helper process; a start takes some seconds
+MOST_HELPERS: Final = 8  # each holds MLflow and the model, some hundred megabytes
+AHEAD: Final = 2  # parts that a helper is given beforehand, so that it need not wait
+# Modules of processes that have only one core to themselves (tasks of Spark), so that they start no helpers.
+CROWDED: Final = ("pyspark.daemon", "pyspark.worker")
+ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 INTERRUPTED: Final = Answer("budget", "interrupted before this row was searched")
 
 _logger = logging.getLogger(__name__)
@@ -56,7 +67,12 @@ def answer(request: Request, rows: Rows) -> Explanations:
     early: Found = {}
     found: Found = {}
     try:
-        _explain_expected(predictions, table, early)
+        if predictions.to_search:  # explained before the model is asked, if a place is free at once
+            with request.admission.entered(0.0) as admitted:
+                if admitted:
+                    wanted = dict(predictions.to_search)
+                    _leave_out(request, wanted, early)
+                    _explain_all(predictions, wanted, table, early)
         found |= _confirmed(predictions, early)
         _explain_predicted(predictions, table, found)
     except KeyboardInterrupt:
@@ -67,29 +83,19 @@ def answer(request: Request, rows: Rows) -> Explanations:
     return _joined(predictions, found, table)
 
 
-def _explain_expected(predictions: Predictions, table: pd.DataFrame, found: Found) -> None:
-    """Explain rows by their expected predictions, before the model is asked, if a place is free at once."""
-    request = predictions.request
-    wanted = dict(predictions.to_search)
-    if not wanted:
-        return
-    with request.admission.entered(0.0) as admitted:
-        if admitted:
-            _leave_out(request, wanted, found)
-            _explain_all(predictions, wanted, table, found)
-
-
 def _confirmed(predictions: Predictions, found: Found) -> Found:
     """Return the explanations of rows that the model predicts as expected, with its predictions."""
     if not found:
         return found
-    confirmed = {number: one for number, one in found.items() if predictions.confirmed(number)}
+    confirmed = {}
+    for number, one in found.items():
+        row = predictions.rows[number]
+        if predictions.agrees(number, row):
+            plain = bare(predictions.request, row)
+            confirmed[number] = replace(one, prediction=plain.prediction, probability=plain.probability)
     if len(confirmed) < len(found):
         wrong = len(found) - len(confirmed)
         _logger.warning("the opened model and the logged one disagree about %d rows; explained anew", wrong)
-    for number, one in confirmed.items():
-        plain = bare(predictions.request, predictions.rows[number])
-        confirmed[number] = replace(one, prediction=plain.prediction, probability=plain.probability)
     return confirmed
 
 
@@ -97,15 +103,18 @@ def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Fou
     """Explain the rows that are not explained yet, as the model predicts them."""
     request = predictions.request
     wanted = {number: row for number, row in wanted_of(request, predictions.rows).items() if number not in found}
-    if not wanted and (found or not asks_for_constraints(request)):
+    asks_for_constraints = request.query.explain != "none" and bool(request.query.constraints.model_fields_set)
+    if not wanted and (found or not asks_for_constraints):
         return
     _leave_out(request, wanted, found)
-    if wanted or asks_for_constraints(request):
+    if wanted or asks_for_constraints:
         with request.admission.entered(request.caller.patience_s, served=request.caller.served) as admitted:
             if admitted:
                 _explain_all(predictions, wanted, table, found)
-            else:
-                _turn_away(request, wanted, found)
+                return
+        places = request.admission.places
+        reason = f"all places for explanations ({places}) are taken; the prediction stands, ask again in a moment"
+        found.update((n, replace(bare(request, row), status="busy", reason=reason)) for n, row in wanted.items())
 
 
 def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Explanations:
@@ -120,7 +129,7 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
 
 
 def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataFrame, found: Found) -> None:
-    """Explain rows by their number: all together where they have one deadline, else in batches.
+    """Explain rows by their number: all together where they are few or have one deadline, else in batches.
 
     Raises:
         InputError: constraints that do not fit, also where no row is to be explained: nothing is silently ignored.
@@ -136,32 +145,24 @@ def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataF
         found.update((number, explanation(request, row, None, ready)) for number, row in rows.items())
         return
     request, search_with = ready
-    with Progress(len(rows), watched=request.caller.owner) as progress:
-        if request.deadline is not None and not request.caller.row_seconds:
-            _explain(Explaining(request, search_with, predictions, rows, progress), started, found)
+    with progress(len(rows), watched=request.caller.owner) as count:
+        if len(rows) <= FEW or (request.deadline is not None and not request.caller.row_seconds):
+            _explain(Explaining(request, search_with, predictions, rows, len(rows), count), started, found)
             return
         with Helpers(request.elsewhere, table, request.admission, list(rows)) as helpers:
-            size, row_s = len(rows) if len(rows) <= FEW else FIRST_ROWS, 0.0
+            size, row_s = FIRST_ROWS, 0.0
             while helpers.left or helpers.busy:
                 part = {number: rows[number] for number in helpers.take(size)}
                 if part:
                     started = time.perf_counter()
-                    granted = _granted(request, len(part))
-                    _explain(Explaining(granted, search_with, predictions, part, progress), started, found)
+                    _explain(Explaining(request, search_with, predictions, part, len(rows), count), started, found)
                     row_s = max((time.perf_counter() - started) / len(part), LEAST_ROW_S)
                     size = min(max(FIRST_ROWS, int(PART_S / row_s)), ROWS_AT_ONCE)
                 elsewhere = dict(helpers.finished(patient=not part))
-                progress.done(len(elsewhere))
+                count(len(elsewhere))
                 found |= elsewhere
                 if len(found) > FIRST_ROWS:  # the first ones may have waited for what is compiled
                     helpers.keep_busy(row_s, size)
-
-
-def _granted(request: Request, rows: int) -> Request:
-    """Return the request with a deadline that leaves `rows` of its rows their time per row."""
-    if request.deadline is None:
-        return request
-    return replace(request, deadline=max(request.deadline, time.perf_counter() + request.caller.row_seconds * rows))
 
 
 def _explain(explaining: Explaining, started: float, found: Found) -> None:
@@ -208,17 +209,6 @@ def _leave_out(request: Request, rows: dict[int, Row], found: Found) -> None:
         found[number] = replace(bare(request, rows.pop(number)), status="budget", reason=reason)
 
 
-def _turn_away(request: Request, rows: dict[int, Row], found: Found) -> None:
-    places = request.admission.places
-    reason = f"all places for explanations ({places}) are taken; the prediction stands, ask again in a moment"
-    found.update((n, replace(bare(request, row), status="busy", reason=reason)) for n, row in rows.items())
-
-
-def asks_for_constraints(request: Request) -> bool:
-    """Whether there are constraints to bind, if only to say that they do not fit."""
-    return request.query.explain != "none" and bool(request.query.constraints.model_fields_set)
-
-
 def with_constraints(request: Request) -> Request:
     """Return the request whose bound policy has its own constraints on top of the policy's.
 
@@ -235,3 +225,86 @@ def with_constraints(request: Request) -> Request:
     if not request.query.constraints.model_fields_set:
         return request
     return replace(request, bound_policy=request.tightened.of(request.bound_policy, request.query.constraints, pause))
+
+
+class Helpers:
+    """Processes that explain rows of one long table, because only one thread at a time runs Python.
+
+    The rows are handed out in parts from the end of the table while this process goes on from its beginning, so that
+    the seconds that a process takes to start are not lost. Every row gets the same answer as without helpers. Use it as
+    a context, so that none of them stays.
+
+    Attributes:
+        left: the numbers of the rows that nobody explains yet.
+    """
+
+    def __init__(self, work: Work, frame: pd.DataFrame, admission: Admission, rows: Sequence[int]) -> None:
+        """Set up for some `rows` of a table, by number, and the `work` that explains a part of it elsewhere."""
+        self.left = deque(rows)
+        self._work, self._frame, self._admission = work, frame, admission
+        self._stack, self._places = ExitStack(), 0
+        self._pool: ProcessPoolExecutor | None = None
+        self._alone = parent_process() is not None or any(name in sys.modules for name in CROWDED)
+        self._parts: dict[Future[tuple[Explanation, ...]], list[int]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, kill_workers=self.busy)
+        self._stack.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether rows are being explained elsewhere."""
+        return bool(self._parts)
+
+    def take(self, most: int) -> list[int]:
+        """Return the next rows, at most so many, for this process to explain."""
+        return [self.left.popleft() for _ in range(min(most, len(self.left)))]
+
+    def keep_busy(self, row_s: float, part: int) -> None:
+        """Hand out parts of so many rows; start helpers first, if rows that take so many seconds each are worth it."""
+        wanted = min(int(row_s * len(self.left) / WORTH_S), MOST_HELPERS)
+        if wanted and self._pool is None and not self._alone:
+            self._places = self._stack.enter_context(self._admission.more(wanted))
+            self._alone = not self._places
+            if self._places:
+                self._pool = ProcessPoolExecutor(
+                    self._places, initializer=_begin, initargs=(self._work,), env=ONE_THREAD
+                )
+        while self._pool is not None and self.left and len(self._parts) < AHEAD * self._places:
+            rows = [self.left.pop() for _ in range(min(part, len(self.left)))][::-1]
+            try:
+                self._parts[self._pool.submit(_explained, self._frame.iloc[rows])] = rows
+            except Exception as error:  # noqa: BLE001  a model may hold what lives in this process alone
+                self._failed(rows, error)
+
+    def finished(self, *, patient: bool) -> Iterator[tuple[int, Explanation]]:
+        """Yield rows that were explained elsewhere; a `patient` caller waits for some."""
+        done, _ = wait(self._parts, None if patient else 0, FIRST_COMPLETED)
+        for part in done:
+            rows = self._parts.pop(part)
+            try:
+                yield from zip(rows, part.result(), strict=True)
+            except Exception as error:  # noqa: BLE001  whatever happens elsewhere, each row is explained somewhere
+                self._failed(rows, error)
+
+    def _failed(self, rows: list[int], error: Exception) -> None:
+        _logger.warning("a helper process failed with %s; explaining without", type(error).__name__)
+        self.left.extend(rows)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, kill_workers=True)
+        self._pool, self._alone = None, True
+
+
+_WORK: Final[list[Work]] = []  # filled in helper processes only
+
+
+def _begin(work: Work) -> None:
+    _WORK[:] = [work]
+
+
+def _explained(rows: pd.DataFrame) -> tuple[Explanation, ...]:
+    return tuple(_WORK[0](rows))

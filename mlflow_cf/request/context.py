@@ -12,8 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final, NamedTuple
 
+<<<<<<< HEAD
 from mlflow_cf.causal.opened import Arrays
 from mlflow_cf.constraints import Domain, Origin
+=======
+from mlflow_cf.causal.learn import Arrays
+from mlflow_cf.constraints import Origin
+>>>>>>> cut-req
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.explainers import AnyExplainer, Learned
 from mlflow_cf.explainers.registry import explainer_to_dict
@@ -146,6 +151,7 @@ class RequestContext:
     bound_policy: BoundPolicy
     searches: Searches
     admission: Admission
+    _tightened: Tightened = field(default_factory=Tightened)
 
     @cached_property
     def findings(self) -> tuple[str, ...]:
@@ -177,15 +183,12 @@ class RequestContext:
             version_of(Origin("request", "robust_to", name), model, space, background) for name, model in models.items()
         )
 
-    def requirements(self, query: Query, others: tuple[Requirement, ...] = ()) -> Requirements:
-        """Return what answers to a query must meet; `others` are opened for it alone.
+    def shared_by(self, query: Query, others: tuple[Requirement, ...] = ()) -> Shared:
+        """Return what a query shares with those that ask for the same; `others` are opened for it alone.
 
         Raises:
             InputError: it asks for less than the policy, or for what the model was not wrapped with.
         """
-        return self._shared_by(query, others).requirements
-
-    def _shared_by(self, query: Query, others: tuple[Requirement, ...]) -> Shared:
         share = partial(self._share, others=others) if others else self._shared
         return share(query.robust_to or (), query.plausible, query.margin)
 
@@ -193,11 +196,6 @@ class RequestContext:
     def _shared(self) -> Callable[[VersionsAsked, PlausiblyAsked, float | None], Shared]:
         """Returns what `_share` does, and keeps it for the last few combinations of options."""
         return lru_cache(MOST_KEPT, typed=True)(self._share)
-
-    @cached_property
-    def _tightened(self) -> Tightened:
-        """The bound policies of the last few requests with constraints."""
-        return Tightened()
 
     def _share(
         self,
@@ -260,7 +258,7 @@ class RequestContext:
         elsewhere: Work,
     ) -> Request:
         """Return a request with all that its rows share."""
-        shared, seconds = self._shared_by(query, others), caller.seconds
+        shared, seconds = self.shared_by(query, others), caller.seconds
         return Request(
             requirements=shared.requirements,
             judges=CountedJudge(shared.requirements.judges),
@@ -314,35 +312,29 @@ def described(context: RequestContext) -> dict[str, Any]:
     }
 
 
-def notes_on_privacy(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> list[str]:
-    """Return what is to be noted of a `bound_policy` beside what requests see of it; nothing if that is all."""
-    return [] if for_requests.reveal else [*_lost(bound_policy, for_requests), *_told(for_requests)]
+def notes_on_privacy(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> Iterator[str]:
+    """Yield what is to be noted of a `bound_policy` beside what requests see of it; nothing if that is all.
 
-
-def _lost(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> Iterator[str]:
-    """Yield the groups that requests can never change, because too few rows share any of their actions."""
+    It is which groups requests can never change, because too few rows share any of their actions, and what requests can
+    learn: whether few rows have a value, and what distances tell.
+    """
+    if for_requests.reveal:
+        return
+    names, k = bound_policy.space.names, for_requests.k_anonymous
     for every, shared in zip(bound_policy.domains, for_requests.domains, strict=True):
         if len(every.actions) and not len(shared.actions):
-            names = " and ".join(bound_policy.space.names[column] for column in every.columns)
-            k = for_requests.k_anonymous
-            yield f"requests never change the group {names}: no tuple of it has more than {k} rows (k_anonymous)"
-
-
-def _told(bound_policy: BoundPolicy) -> Iterator[str]:
-    """Yield what requests can learn: whether few rows have a value, and what distances tell."""
-    few = [domain.columns[0] for domain in bound_policy.domains if _is_telling(bound_policy, domain)]
-    if bound_policy.values == "observed" and few:
-        names = ", ".join(bound_policy.space.names[column] for column in few)
-        yield f"requests can learn whether a value of {names} is in the background; not with another `values`"
-    if bound_policy.bound_distance.percentiles is not None:
+            group = " and ".join(names[column] for column in every.columns)
+            yield f"requests never change the group {group}: no tuple of it has more than {k} rows (k_anonymous)"
+    few = [
+        names[domain.columns[0]]
+        for domain in for_requests.domains
+        if len(domain.columns) == 1
+        and bound_policy.space.features[domain.columns[0]].has_order
+        and len(domain.weights)
+        and (domain.weights <= k).mean() > 0.5
+    ]
+    if for_requests.values == "observed" and few:
+        told = ", ".join(few)
+        yield f"requests can learn whether a value of {told} is in the background; not with another `values`"
+    if for_requests.bound_distance.percentiles is not None:
         yield "distances tell requests which share of the background lies between two values; not with another `scale`"
-
-
-def _is_telling(bound_policy: BoundPolicy, domain: Domain) -> bool:
-    if (
-        len(domain.columns) > 1
-        or not bound_policy.space.features[domain.columns[0]].has_order
-        or not len(domain.weights)
-    ):
-        return False
-    return bool((domain.weights <= bound_policy.k_anonymous).mean() > 0.5)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -17,8 +16,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.pipeline import Answer, Evidence, run_inquiries, search, settle
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.request.request import Request, row_task
-from mlflow_cf.request.rows import Row
+from mlflow_cf.request.request import Request, Row, row_task
 from mlflow_cf.why_not.blame import no_row_left
 from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, why_not
 from mlflow_cf.words.result import Explanation
@@ -33,26 +31,15 @@ class Decider:
     Half of both is kept for questions about the nearest answer: advice helps more than a shorter list of constraints.
     """
 
-    def __init__(
-        self,
-        space: FeatureSpace,
-        task: Callable[[Question], RowTask],
-        left: int,
-        until: float | None,
-        *,
-        quick: bool = False,
-        judges: int = 0,
-    ) -> None:
-        """Set up for a row; `task` makes its task; `left` evaluations may be used, up to a time of `perf_counter`.
+    def __init__(self, reasons: Reasons, row: Row, left: int, until: float | None) -> None:
+        """Set up for a row: `left` evaluations may be used for its `reasons`, up to a time of `perf_counter`.
 
-        `quick`: that an answer is the nearest is not proved, and nothing is kept, because such questions come first.
-        `judges`: how many further judges the judge that is asked includes.
+        Quick reasons do not prove that an answer is the nearest, and keep nothing, because such questions come first.
         """
-        self.space, self.task, self.left, self.until = space, task, left, until
-        self.quick, self.judges = quick, judges
-        self._kept = 0 if quick else left // 2
+        self.reasons, self.row, self.left, self.until = reasons, row, left, until
+        self._kept = 0 if reasons.quick else left // 2
         now = time.perf_counter()
-        self._half_time = until if until is None or quick else now + (until - now) / 2
+        self._half_time = until if until is None or reasons.quick else now + (until - now) / 2
 
     def __call__(self, question: Question) -> Deciding[Decision]:
         """Return whether a question has an answer, and if wanted the nearest one."""
@@ -60,7 +47,7 @@ class Decider:
         until = self.until if question.nearest else self._half_time
         if left <= 0 or (until is not None and time.perf_counter() >= until):
             return Decision(None)
-        task = self.task(question)
+        task = self.reasons.task(self.row, question)
         task = replace(task, budget=task.budget.anew(left))
         task.budget.start(until, until)
         if task.engine.beyond_reach(SCORE_TOLERANCES * question.requirements.judges.tolerance):
@@ -84,10 +71,10 @@ class Decider:
     def _settled(self, question: Question, task: RowTask, found: Candidates) -> Deciding[Answer | Exception]:
         """Verify what was found; a question that leaves out judges asks those that are left, by itself."""
         judges, rows = question.requirements.judges, Candidates(found.rows)
-        settling = settle(judges, task, rows, certified=not self.quick or not len(found.rows))
-        if len(judges.further) == self.judges:
+        settling = settle(judges, task, rows, certified=not self.reasons.quick or not len(found.rows))
+        if len(judges.further) == len(self.reasons.request.requirements.further):
             return (yield from settling)
-        return run_inquiries(judges, self.space, [settling])[0]
+        return run_inquiries(judges, self.reasons.space, [settling])[0]
 
 
 def _any_of(engine: Engine, budget: Budget, rng: np.random.Generator) -> Candidates:
@@ -112,13 +99,6 @@ class Reasons:
         self.relaxations, self.quick = Relaxations(asked), request.why_not == "quick"
         self._single = request.query.model_copy(update={"count": 1})
 
-    def ends(self, seconds: float | None) -> float | None:
-        """Return until when (of `perf_counter`) reasons may be looked for; `seconds` were granted for all there is."""
-        deadline = self.request.deadline
-        if deadline is None or seconds is None or not self.quick:
-            return deadline
-        return min(deadline, time.perf_counter() + QUICK * seconds)
-
     def added(
         self, row: Row, before: Explanation, evidence: Evidence | None, until: Callable[[], float | None]
     ) -> Deciding[Explanation]:
@@ -130,8 +110,7 @@ class Reasons:
         request = self.request
         left = min(request.max_evaluations - before.evaluations, MOST_ASKED)
         left = min(left, int(QUICK * MOST_ASKED)) if self.quick else left
-        judges = len(request.requirements.further)
-        decide = Decider(self.space, partial(self._task, row), left, until(), quick=self.quick, judges=judges)
+        decide = Decider(self, row, left, until())
         found = yield from why_not(
             Unanswered(self.relaxations, self.space, row.codes, decide),
             lambda origin: request.caller.owner or origin.source == "request",
@@ -144,17 +123,20 @@ class Reasons:
         elif found.blocking or found.minimal:
             reason = found.reason
         else:
+<<<<<<< HEAD
             reason = self._rows_left(row, before) or before.reason
             if found.missed:
                 reason += "; by the opened model there is one: ask another explainer, such as exact"
+=======
+            untried = not before.evaluations
+            left_over = no_row_left(self.task(row, self.relaxations.asked).problem) if untried else ""
+            reason = missed(left_over or before.reason) if found.missed else left_over or before.reason
+>>>>>>> cut-req
         diagnostics = {**before.diagnostics, "why_not": found.to_dict()}
         return replace(before, reason=reason, evaluations=used, diagnostics=diagnostics)
 
-    def _rows_left(self, row: Row, before: Explanation) -> str:
-        """Return which constraints no background row meets, if that is so and nothing was tried, else ""."""
-        return "" if before.evaluations else no_row_left(self._task(row, self.relaxations.asked).problem)
-
-    def _task(self, row: Row, question: Question) -> RowTask:
+    def task(self, row: Row, question: Question) -> RowTask:
+        """Return the task of a row for a question about it."""
         left = replace(
             self.request,
             query=self._single,

@@ -14,14 +14,12 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
-from mlflow_cf.features import Floats
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.proof.verify import Inquiry, VerifiedAnswers
-from mlflow_cf.request.request import Request, is_wanted, wanted_of
-from mlflow_cf.request.rows import CodedRows, Row, read_rows
+from mlflow_cf.request.request import CodedRows, Request, Row, is_wanted, read_rows, wanted_of
 from mlflow_cf.structures.capabilities import is_steady
-from mlflow_cf.structures.structure import Structure, linked
+from mlflow_cf.structures.structure import linked
 
 FEW: Final = 64  # rows of a short table, which is one batch: every batch costs a call of the model
 
@@ -52,8 +50,15 @@ class Predictions:
             InputError: it can predict none of them.
         """
         self._asked = True
-        rows = self._told()
-        if rows is None:
+        rows, model = [], self.request.requirements.judge.model
+        if self._said is not None:
+            for number, one in enumerate(self.expected):
+                outcome = replace(self._said.take(np.array([number])), further=())
+                code = int(outcome.codes[0])
+                label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
+                rows.append(Row(one.codes, "", label, outcome))
+            self._all_agree = all(self.agrees(number, row) for number, row in enumerate(rows))
+        if not self._all_agree:
             with self.request.admission.predicting():
                 rows = read_rows(self.request.judges, self._coded)
         structure = self.request.requirements.opened.structure
@@ -61,7 +66,7 @@ class Predictions:
             return rows
         # the model's rounding depends on the other rows of a call: show the numbers of each row alone
         return [
-            replace(row, outcome=self.expected[number].outcome) if self._all_agree or self._agrees(number, row) else row
+            replace(row, outcome=self.expected[number].outcome) if self.agrees(number, row) else row
             for number, row in enumerate(rows)
         ]
 
@@ -74,26 +79,11 @@ class Predictions:
         self._said = yield codes
         return VerifiedAnswers(codes, self._said)
 
-    def confirmed(self, number: int) -> bool:
+    def agrees(self, number: int, row: Row) -> bool:
         """Whether the model predicts a row as expected."""
-        row = self.rows[number]
-        return self._all_agree or self._agrees(number, row)
-
-    def _told(self) -> list[Row] | None:
-        """Return the rows as predicted beside candidates, if all of them are as expected; else None."""
-        if self._said is None:
-            return None
-        model, rows = self.request.judge.model, []
-        for number, one in enumerate(self.expected):
-            outcome = replace(self._said.take(np.array([number])), further=())
-            code = int(outcome.codes[0])
-            label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
-            rows.append(Row(one.codes, "", label, outcome))
-        self._all_agree = all(self._agrees(number, row) for number, row in enumerate(rows))
-        return rows if self._all_agree else None
-
-    def _agrees(self, number: int, row: Row) -> bool:
         expected = self.expected[number].outcome
+        if self._all_agree:
+            return True
         if row.outcome is None or expected is None or row.outcome.codes[0] != expected.codes[0]:
             return False
         return is_wanted(self.request, row) == (number in self.to_search)
@@ -101,8 +91,9 @@ class Predictions:
 
 def _expected(request: Request, coded: CodedRows) -> list[Row]:
     """Return the rows of a short table as the opened model predicts them; none if the logged one must come first."""
-    structure, regression = request.requirements.opened.structure, request.judge.model.regression
-    if structure is None or request.requirements.unopened is not None or request.query.explain == "none":
+    requirements, tables = request.requirements, request.bound_policy.tables
+    structure, regression = requirements.opened.structure, requirements.judge.model.regression
+    if structure is None or requirements.unopened is not None or request.query.explain == "none":
         return []
     known = coded.space is request.bound_policy.space  # the structure cannot read unseen levels
     if not known or len(coded.codes) > FEW:
@@ -110,9 +101,15 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     if coded.faults or (regression and not is_steady(structure)):  # replies show such predictions to the last bit
         return []
     codes = coded.codes
-    sums = _sums(request, structure, codes)
+    if tables.structure is structure and len(codes) == 1:
+        sums = structure.sums(tables.encoded_row(codes[0]))
+    else:  # rounded as if every row was alone
+        parts = [codes] if is_steady(structure) else [row[None] for row in codes]
+        columns = range(codes.shape[1])
+        encoded = [[structure.encode(column, part[:, column]) for column in columns] for part in parts]
+        sums = np.concatenate([structure.sums(part) for part in encoded])
     _, _, margin = rate_sums(sums, [request.bound_target(-1).of_sums(structure.link, 0, structure.outputs)])
-    if not (margin >= SCORE_TOLERANCES * request.judge.tolerance).all():
+    if not (margin >= SCORE_TOLERANCES * requirements.judge.tolerance).all():
         return []
     scores = linked(sums, structure.link)
     if regression:
@@ -120,14 +117,3 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     else:
         outcome = Outcome(scores.argmax(axis=1), scores)
     return [Row(row, "", None, outcome.take(np.array([number]))) for number, row in enumerate(codes)]
-
-
-def _sums(request: Request, structure: Structure, codes: Floats) -> Floats:
-    """Return the structure's raw scores (m, k) of rows (m, d), rounded as if every row was alone."""
-    tables = request.bound_policy.tables
-    if tables.structure is structure and len(codes) == 1:
-        return structure.sums(tables.encoded_row(codes[0]))
-    parts = [codes] if is_steady(structure) else [row[None] for row in codes]
-    columns = range(codes.shape[1])
-    sums = [structure.sums([structure.encode(column, part[:, column]) for column in columns]) for part in parts]
-    return np.concatenate(sums)

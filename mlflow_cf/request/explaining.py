@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from multiprocessing import parent_process
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -32,11 +33,10 @@ from mlflow_cf.proof.pipeline import (
     verify_all,
 )
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers
-from mlflow_cf.request.decide import Reasons
+from mlflow_cf.request.decide import QUICK, Reasons
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import explanation, with_probabilities
-from mlflow_cf.request.request import Request, row_task
-from mlflow_cf.request.rows import Row
+from mlflow_cf.request.request import Request, Row, row_task
 from mlflow_cf.why_not.relax import Deciding
 from mlflow_cf.words.reasons import Uncertified, stopped
 from mlflow_cf.words.result import Explanation
@@ -69,12 +69,19 @@ class Explaining:
         search_with: Search,
         predictions: Predictions,
         rows: Mapping[int, Row],
-        progress: Progress,
+        in_all: int,
+        count: Callable[[int], object],
     ) -> None:
-        """Set up for `rows` by their number; some of the `predictions` may be made here, and `progress` counts rows."""
+        """Set up for `rows` by their number, of so many `in_all`.
+
+        Some of the `predictions` may be made here; `count` is told how many rows were explained. The deadline of the
+        request leaves each row the time that it may take beyond the time limit of all.
+        """
+        if request.deadline is not None:
+            until = time.perf_counter() + request.caller.row_seconds * len(rows)
+            request = replace(request, deadline=max(request.deadline, until))
         self.request, self.search_with, self.predictions, self.rows = request, search_with, predictions, rows
-        self.space = predictions.space
-        self.progress = progress
+        self.space, self.in_all, self.count = predictions.space, in_all, count
         self.proving = Proving(request.explainer.polish, keeps_order(request.explainer))
         self.explained: dict[int, Explanation] = {}
         self.search_s: dict[int, float] = {}
@@ -84,7 +91,7 @@ class Explaining:
         self._tasks: dict[int, RowTask] = {}  # of the first unsettled rows; those of others are made again when needed
         self._blocked: dict[int, Evidence | None] = {}
 
-    def run(self) -> dict[int, Explanation]:
+    def run(self) -> None:
         """Answer all rows, then certify answers where that is wanted, then give reasons to rows without answer."""
         started, numbers, done = time.perf_counter(), list(self.rows), 0
         while done < len(numbers):
@@ -93,19 +100,26 @@ class Explaining:
             self._clock.share(len(chunk), len(numbers) - done)
             self._answer(self.request, chunk)
             done += len(chunk)
-            self.progress.done(len(chunk))
-        self._say_what_would_suffice(time.perf_counter() - started)
+            self.count(len(chunk))
+        seconds, searched = time.perf_counter() - started, len(self.rows) - len(self._unsearched)
+        for number in self._unsearched if searched else ():
+            needed = f"a time_limit_s of about {seconds * self.in_all / searched:.2g} would do for {self.in_all:,} rows"
+            reason = f"{stopped('clock', 0)}; {needed}"  # if they are as fast as the others
+            self.explained[number] = replace(self.explained[number], reason=reason)
         self._certify()
         self.explained |= with_probabilities(self.request, self.space, self.rows, self.explained)
         if self.request.why_not and self._blocked:
-            deadline = self.request.deadline
-            self._reason(None if deadline is None else max(deadline - started, 0.0))
-        return self.explained
+            self._reason(started)
 
-    def _reason(self, granted_s: float | None) -> None:
-        """Give reasons for rows without counterfactual, in even shares of the time, with common calls of the judge."""
+    def _reason(self, started: float) -> None:
+        """Give reasons for rows without counterfactual, in even shares of the time, with common calls of the judge.
+
+        Quick ones may take a share of the seconds there were when all this `started`.
+        """
         reasons, blocked = Reasons(self.request, self.space), list(self._blocked.items())
-        ends = reasons.ends(granted_s)
+        ends = self.request.deadline
+        if ends is not None and reasons.quick:
+            ends = min(ends, time.perf_counter() + QUICK * max(ends - started, 0.0))
         for start in range(0, len(blocked), ROWS_AT_ONCE):
             asked: list[Deciding[Explanation | VerifiedAnswers]] = []
             for place, (number, evidence) in enumerate(blocked[start : start + ROWS_AT_ONCE], start):
@@ -151,21 +165,29 @@ class Explaining:
             n for (n, (task, _)), one in zip(found.items(), verified_rows, strict=True) if self._note(n, task, one)
         ]
         if doubted:
-            self._without_structure(doubted)
+            _logger.warning(
+                "the opened model and the logged one disagree on %d rows; searched without opening", len(doubted)
+            )
+            self._clock.again(len(doubted))
+            unopened = replace(request.requirements, unopened=Uncertified("disagree"))
+            self._answer(replace(request, requirements=unopened), doubted)
 
     def _note(self, number: int, task: RowTask, verified_row: VerifiedRow | Exception) -> bool:
         """Note what was verified; return whether the judge refused all that the opened model predicts as wanted."""
-        briefly = bool(self.request.why_not) and task.problem.scorer is not None  # reasons follow
-        answer = verified_row if isinstance(verified_row, Exception) else answer_of(verified_row, briefly=briefly)
-        if isinstance(verified_row, VerifiedRow):
-            if _is_doubted(verified_row, answer):
-                return True
-            if (self.request.certified or verified_row.candidates.certify) and not verified_row.settled:
-                self.explained[number] = explanation(self.request, self.rows[number], task, answer)
-                self._unsettled[number] = Unsettled(verified_row.candidates, verified_row.verified, task.budget.used)
-                if len(self._tasks) < ROWS_AT_ONCE:
-                    self._tasks[number] = task
-                return False
+        if isinstance(verified_row, Exception):
+            self._say(number, task, verified_row)
+            return False
+        candidates, verified = verified_row.candidates, verified_row.verified
+        opened, settled = task.problem.scorer is not None, verified.proofs == ("optimal",) * task.problem.count
+        answer = answer_of(verified_row, briefly=opened and bool(self.request.why_not))  # reasons follow
+        if opened and answer.status == "not_found" and task.problem.check(candidates.rows).any():
+            return True
+        if (self.request.certified or candidates.certify) and not settled:
+            self.explained[number] = explanation(self.request, self.rows[number], task, answer)
+            self._unsettled[number] = Unsettled(candidates, verified, task.budget.used)
+            if len(self._tasks) < ROWS_AT_ONCE:
+                self._tasks[number] = task
+            return False
         self._say(number, task, answer)
         return False
 
@@ -176,23 +198,6 @@ class Explaining:
             return
         if answer.status in ("infeasible", "not_found") and answer.evidence != "restricted":
             self._blocked[number] = answer.evidence
-
-    def _without_structure(self, numbers: Sequence[int]) -> None:
-        """Explain rows anew for which the opened model and the logged one disagree."""
-        _logger.warning(
-            "the opened model and the logged one disagree on %d rows; searched without opening", len(numbers)
-        )
-        self._clock.again(len(numbers))
-        unopened = replace(self.request.requirements, unopened=Uncertified("disagree"))
-        self._answer(replace(self.request, requirements=unopened), numbers)
-
-    def _say_what_would_suffice(self, seconds: float) -> None:
-        """Estimate for rows that were not searched how long the whole request takes, from the rows that were."""
-        rows, searched = self.progress.rows, len(self.rows) - len(self._unsearched)
-        for number in self._unsearched if searched else ():
-            needed = f"a time_limit_s of about {seconds * rows / searched:.2g} would do for {rows:,} rows"
-            reason = f"{stopped('clock', 0)}; {needed}"
-            self.explained[number] = replace(self.explained[number], reason=reason)
 
     def _certify(self) -> None:
         """Certify in rounds: rows cut off by the clock get another round if that gives them twice the time."""
@@ -252,13 +257,6 @@ def _share(ends: float | None, rows: int) -> float | None:
     return None if ends is None else now + max(ends - now, 0.0) / rows
 
 
-def _is_doubted(verified_row: VerifiedRow, answer: Answer | Exception) -> bool:
-    """Whether the judge refused all admissible candidates, though the opened model predicts them as wanted."""
-    problem = verified_row.task.problem
-    refused = isinstance(answer, Answer) and answer.verified is None and answer.status == "not_found"
-    return refused and problem.scorer is not None and bool(problem.check(verified_row.candidates.rows).any())
-
-
 SEARCH_SHARE = 0.8  # of the time there is; the rest is for the proof of what the search found
 LEAST_S = 0.05  # of a search: a shorter one finds nothing
 MOST_GUESSED_S = 0.03  # of the proof of a row, before any was proved: as long as its search, but no longer than this
@@ -312,28 +310,14 @@ class RowClock:
 LONG_S: Final = 2.0  # work that takes less needs no bar
 
 
-class Progress:
-    """Counts rows that were explained; use it as a context, so that the bar goes away however the work ends.
+@contextmanager
+def progress(rows: int, *, watched: bool) -> Iterator[Callable[[int], object]]:
+    """Yield what counts rows that were explained, of so many; the bar goes away however the `with` block ends.
 
-    Attributes:
-        rows: how many there are in all.
+    Nothing is ever shown to those who do not watch, such as clients of a server.
     """
-
-    def __init__(self, rows: int, *, watched: bool) -> None:
-        """Set up for so many rows; nothing is ever shown to those who do not watch, such as clients of a server."""
-        self.rows = rows
-        shown = watched and parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
-        bar = partial(tqdm, total=rows, desc="explaining", unit="row", delay=LONG_S, leave=False)
-        self._bar = bar() if shown else None
-
-    def done(self, rows: int) -> None:
-        """Count more rows."""
-        if self._bar is not None:
-            self._bar.update(rows)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    if watched and parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+        with tqdm(total=rows, desc="explaining", unit="row", delay=LONG_S, leave=False) as bar:
+            yield bar.update
+    else:
+        yield lambda _: None

@@ -8,16 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from mlflow_cf.errors import frames
-from mlflow_cf.features import FeatureSpace, Floats, Level
+from mlflow_cf.features import FeatureSpace, Level
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan, plan_steps
 from mlflow_cf.plans.walk import cheapest_plan
-from mlflow_cf.problem import Problem
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.request.request import Request, bound_target
-from mlflow_cf.request.rows import Row
+from mlflow_cf.request.request import Request, Row
 from mlflow_cf.words.result import Counterfactual, Explanation, Status, changes_between, describe_changes, plan_text
 
 _logger = logging.getLogger(__name__)
@@ -28,7 +26,7 @@ def bare(request: Request, row: Row) -> Explanation:
     prediction = None if row.prediction != row.prediction else row.prediction  # NaN is null in a reply
     name, space = request.explainer.name, request.bound_policy.space.bare
     said = None if row.expected else row.outcome  # the logged model will give the probability later
-    likely = None if said is None else bound_target(request, row).probability(said)[0]
+    likely = None if said is None else request.bound_target(row.own).probability(said)[0]
     status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
     return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)
 
@@ -61,11 +59,14 @@ def _counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | N
     target, space = task.target, task.problem.space
     likely = target.probability(verified.outcome)
     distance = task.distance(verified.rows)
-    old = space.values(task.problem.x0)
+    old, x0, action_model = space.values(task.problem.x0), task.problem.x0, task.problem.action_model
     for position, codes in enumerate(verified.rows):
-        new = space.values_beside(codes, task.problem.x0, old)
+        new = space.values_beside(codes, x0, old)
         changes = changes_between(old, new)
         prediction = target.prediction(verified.outcome, position)
+        plan: Plan = plans[position] if plans else ()
+        if not plans and action_model is not None:  # the order that costs least, where it is declared what changes cost
+            plan = cheapest_plan(action_model, x0, codes)
         yield Counterfactual(
             row=new,
             changes=changes,
@@ -76,15 +77,10 @@ def _counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | N
             proof=verified.proofs[position] if verified.proofs else "none",
             bound=verified.bounds[position] if verified.bounds else None,
             solver=optima[position] if optima else None,
-            plan=plan_steps(space, old, plans[position] if plans else _ordered(task.problem, codes)),
+            plan=plan_steps(space, old, plan),
             text=describe_changes(changes, prediction),
             space=bare_space,
         )
-
-
-def _ordered(problem: Problem, codes: Floats) -> Plan:
-    """Return the changes to a row (d,) in the order that costs least, where it is declared what they cost."""
-    return () if problem.action_model is None else cheapest_plan(problem.action_model, problem.x0, codes)
 
 
 def with_probabilities(
@@ -95,18 +91,23 @@ def with_probabilities(
     They all come from one call of the model. Steps have no probability where the model cannot predict the rows between,
     or no time or evaluations are left.
     """
+    told: dict[int, Explanation] = {}
     planned = {number: one for number, one in explained.items() if any(found.plan for found in one.counterfactuals)}
+    if not planned:
+        return told
     between = {number: [s.row for cf in one.counterfactuals for s in cf.plan[:-1]] for number, one in planned.items()}
     asked = {n: some for n, some in between.items() if planned[n].evaluations + len(some) <= request.max_evaluations}
     outcome = _outcome(request, space, [row for some in asked.values() for row in some])
-    told, start = {}, 0
+    start = 0
     for number, one in planned.items():
         size, used = len(between[number]), 0
         likely: list[float | None] = [None] * size
         if outcome is not None and number in asked:
-            likely = bound_target(request, rows[number]).probability(outcome.take(slice(start, start + size)))
+            likely = request.bound_target(rows[number].own).probability(outcome.take(slice(start, start + size)))
             start, used = start + size, size
-        told[number] = replace(_told(one, iter(likely)), evaluations=one.evaluations + used)
+        said = iter(likely)
+        with_steps = tuple(_with(found, said) for found in one.counterfactuals)
+        told[number] = replace(one, counterfactuals=with_steps, evaluations=one.evaluations + used)
     return told
 
 
@@ -119,10 +120,6 @@ def _outcome(request: Request, space: FeatureSpace, rows: list[Mapping[str, Leve
     except Exception as error:  # noqa: BLE001  any model, any error
         _logger.info("the model cannot predict what steps of plans lead to (%s)", type(error).__name__)
         return None
-
-
-def _told(explanation: Explanation, likely: Iterator[float | None]) -> Explanation:
-    return replace(explanation, counterfactuals=tuple(_with(found, likely) for found in explanation.counterfactuals))
 
 
 def _with(found: Counterfactual, likely: Iterator[float | None]) -> Counterfactual:

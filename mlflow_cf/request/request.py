@@ -1,8 +1,8 @@
-"""What the rows of one request share, and one row of it as a task: its problem, targets and budget."""
+"""The rows of a request, what they share, and one of them as a task: its problem, targets and budget."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final, NamedTuple
@@ -13,18 +13,18 @@ import pandas as pd
 from mlflow_cf.constraints import Constraints, Pause
 from mlflow_cf.constraints.actions import functions_in
 from mlflow_cf.engine.engine import Engine
+from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import BoundTarget, Rating, Requirements
 from mlflow_cf.goal.requirements import rate_all
-from mlflow_cf.model.judge import CountedJudge, Judge
+from mlflow_cf.model.judge import CountedJudge, Decides, Label, Outcome
 from mlflow_cf.policy import Limits, Query, Target, WhyNotAsked
 from mlflow_cf.policy.limits import Variety
 from mlflow_cf.problem import BoundPolicy, Budget
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.request.rows import Row
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
 
@@ -32,6 +32,88 @@ MOST_KEPT: Final = 8  # bound policies of requests that stay; each may hold the 
 PATIENCE_S: Final = 0.03  # a served request waits so long for a place; most searches are over in less
 
 Work = Callable[[pd.DataFrame], Sequence[Explanation]]
+
+
+@dataclass(frozen=True, eq=False)
+class CodedRows:
+    """The rows of a request as codes.
+
+    Attributes:
+        frame: the rows (m, d); space: covers them.
+        codes: (m, d); faults: why a row has none, by its position.
+    """
+
+    frame: pd.DataFrame
+    space: FeatureSpace
+    codes: Floats
+    faults: Mapping[int, str]
+
+    @classmethod
+    def of(cls, known: FeatureSpace, frame: pd.DataFrame) -> CodedRows:
+        """Code rows by the `known` features, which are extended by levels that the background does not have."""
+        codes, faults = known.encode_rows(frame)
+        space = known.covering(frame) if faults else known
+        if space is not known:
+            codes, faults = space.encode_rows(frame)
+        return cls(frame, space, codes, faults)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A row with its codes (d,) and the model's prediction; `fault` is why it cannot be explained, or ""."""
+
+    codes: Floats
+    fault: str
+    prediction: Label | None
+    outcome: Outcome | None
+
+    @property
+    def own(self) -> int:
+        """The position of the class that is predicted, -1 without."""
+        return -1 if self.outcome is None else int(self.outcome.codes[0])
+
+    @property
+    def expected(self) -> bool:
+        """Whether the outcome is a prediction of the opened model; the logged one was not asked yet."""
+        return self.prediction is None and self.own >= 0
+
+
+def check_rows(rows: object, most: int) -> None:
+    """Refuse a table of more rows than `most`, before anything is done with it.
+
+    Raises:
+        InputError: there are more.
+    """
+    if isinstance(rows, Sized) and len(rows) > most:
+        raise InputError("rows", f"{len(rows):,} are more than the policy's {most:,}", "send fewer at a time")
+
+
+def read_rows(judge: Decides, coded: CodedRows) -> list[Row]:
+    """Predict all rows at once; rows that make the model fail are predicted one by one and marked."""
+    frame, space, codes, faults = coded.frame, coded.space, coded.codes, coded.faults
+    good = np.array([row for row in range(len(frame)) if row not in faults], dtype=np.intp)
+    rows: dict[int, Row] = {}
+    try:
+        labels, outcome = judge.predict(space.decode(codes[good]))
+        for position, row in enumerate(good.tolist()):
+            rows[row] = Row(codes[row], "", labels[position], outcome.take(np.array([position])))
+    except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
+        for row in good.tolist():
+            rows[row] = _single(judge, space.decode(codes[[row]]), codes[row], "")
+    for row, fault in faults.items():
+        rows[row] = _single(judge, frame.iloc[[row]].reset_index(drop=True), codes[row], fault)
+    if not any(row.outcome for row in rows.values()):
+        fault = rows[0].fault
+        raise InputError("rows", f"the model can predict none of them ({fault})", "check the values of the rows")
+    return [rows[row] for row in range(len(frame))]
+
+
+def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:
+    try:
+        labels, outcome = judge.predict(frame)
+    except Exception as error:  # noqa: BLE001  see above; the message may quote the row, so only the type is kept
+        return Row(codes, fault or f"the model cannot predict this row ({type(error).__name__})", None, None)
+    return Row(codes, fault, labels[0], outcome)
 
 
 class Caller(NamedTuple):
@@ -91,18 +173,13 @@ class Tightened:
         if asked.causal or functions_in(asked.actions, asked.relationships):
             return bound_policy.tightened(asked, pause)
         key = bound_policy, repr(asked)
+        found = self._kept.get(key) or bound_policy.tightened(asked, pause)
         with self._lock:
-            found = self._kept.pop(key, None)
-            if found is not None:
-                self._kept[key] = found  # the last one used goes last
-        return found if found is not None else self._keep(key, bound_policy.tightened(asked, pause))
-
-    def _keep(self, key: tuple[BoundPolicy, str], made: BoundPolicy) -> BoundPolicy:
-        with self._lock:
-            self._kept[key] = made
+            self._kept.pop(key, None)
+            self._kept[key] = found  # the last one used goes last
             while len(self._kept) > MOST_KEPT:
                 self._kept.pop(next(iter(self._kept)))
-        return made
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,26 +223,16 @@ class Request:
     admission: Admission
     caller: Caller
 
-    @property
-    def judge(self) -> Judge:
-        """The model's own decision."""
-        return self.requirements.judge
-
     def bound_target(self, own: int) -> BoundTarget:
         """Return the target for rows that the model predicts as the class at position `own`."""
         return self.requirements.bound(self.target, own)
-
-
-def bound_target(request: Request, row: Row) -> BoundTarget:
-    """Return the target bound to a row's own prediction."""
-    return request.bound_target(_own(row))
 
 
 def is_wanted(request: Request, row: Row) -> bool:
     """Whether a row needs a counterfactual: it is valid, asked for, and not predicted as wanted."""
     if row.fault or row.outcome is None or request.query.explain == "none":
         return False
-    return request.target.differs or not bool(bound_target(request, row).met(row.outcome)[0])
+    return request.target.differs or not bool(request.bound_target(row.own).met(row.outcome)[0])
 
 
 def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
@@ -176,7 +243,7 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
 def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     """Return the task of a row, with a budget of its own."""
     requirements = request.requirements
-    targets, opened, partial = requirements.wanted(request.target, _own(row))
+    targets, opened, partial = requirements.wanted(request.target, row.own)
     count, most = request.query.count, request.max_evaluations
     # the structure reads levels that are not in the background as unknown, while the model may know them
     unseen = np.flatnonzero(row.codes >= request.bound_policy.bound_distance.unknown_from).tolist()
@@ -201,8 +268,3 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unseen else partial)
     budget = Budget(most, reserve, request.admission.give_way)
     return RowTask(Engine(problem), targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
-
-
-def _own(row: Row) -> int:
-    """Return the position of the class that the model predicts for a row, -1 without."""
-    return -1 if row.outcome is None else int(row.outcome.codes[0])

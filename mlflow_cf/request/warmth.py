@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Hashable
 from typing import Final
 
 import numpy as np
 
-from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.kernel import ready
 from mlflow_cf.model.judge import Outcome
@@ -21,11 +21,6 @@ SEVERAL: Final = 3  # answers of a trial of what plain requests seldom need
 MOST_TRIALS: Final = 20  # more than there are kernels
 ENOUGH_OPENED: Final = 20_000  # evaluations of a trial: some milliseconds of a structure, and everything runs once
 ENOUGH_SCORED: Final = 200  # some calls of a model
-
-
-def row_to_try(target: BoundTarget, outcome: Outcome) -> int:
-    """Return the number of a background row with this outcome that misses the target, if there is any."""
-    return int(target.met(outcome).argmin())
 
 
 def hardest_row(target: BoundTarget, outcome: Outcome) -> int:
@@ -47,34 +42,13 @@ class Warmth:
     def __init__(self) -> None:
         self._tried: set[Hashable] = set()
 
-    def ensure(self, explainer: AnyExplainer, trial: Callable[[float], object], *, certified: bool) -> None:
-        """Make a `trial` of the explainer, as `once` does."""
-        self.once((explainer.name, certified), trial)
-
-    def once(self, what: Hashable, trial: Callable[[float], object]) -> None:
+    def once(
+        self, what: Hashable, trial: Callable[[float], object], seconds: float = TRIAL_S, until: float = math.inf
+    ) -> None:
         """Make a `trial` of something, unless there was one: again while it ended because a kernel was compiled.
 
-        It is told how many seconds it may take.
+        It is told how many `seconds` it may take. What there was no time for `until` then, the next request tries.
         """
-        self._tried_until(what, trial, TRIAL_S, None)
-
-    def left(
-        self, explainer: AnyExplainer, trial: Callable[[float], object], seconds: float, *, certified: bool, free: bool
-    ) -> float:
-        """Make a `trial` before a request or, unless it is `free`, in a part of its `seconds`; return those left.
-
-        What there was no time for, the next request tries.
-        """
-        if free:
-            self.ensure(explainer, trial, certified=certified)
-            return seconds
-        started, most_s = time.perf_counter(), min(TRIAL_S, TRIAL_SHARE * seconds)
-        self._tried_until((explainer.name, certified), trial, most_s, started + most_s)
-        return max(seconds - (time.perf_counter() - started), 0.0)
-
-    def _tried_until(
-        self, what: Hashable, trial: Callable[[float], object], seconds: float, until: float | None
-    ) -> None:
         if what in self._tried:
             return
         self._tried.add(what)  # first: a trial asks for none
@@ -83,9 +57,15 @@ class Warmth:
             trial(seconds)
             if ready() == before:
                 return
-            if until is not None and time.perf_counter() >= until:
+            if time.perf_counter() >= until:
                 self._tried.discard(what)
                 return
+
+    def left(self, what: Hashable, trial: Callable[[float], object], seconds: float) -> float:
+        """Make a `trial` in a part of a request's `seconds`, unless there was one; return those left."""
+        started, most_s = time.perf_counter(), min(TRIAL_S, TRIAL_SHARE * seconds)
+        self.once(what, trial, most_s, started + most_s)
+        return max(seconds - (time.perf_counter() - started), 0.0)
 
     def __reduce__(self) -> tuple[type[Warmth], tuple[()]]:
         """Begin cold in another process."""

@@ -19,7 +19,7 @@ from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
 from mlflow_cf.request.answer import INTERRUPTED
-from mlflow_cf.request.explaining import Progress
+from mlflow_cf.request.explaining import progress
 from mlflow_cf.words.explanations import Interrupted
 from mlflow_cf.words.result import Explanation
 
@@ -84,7 +84,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
         raise InputError("rows", "there are none", "pass at least one row")
     options = replace(options, lof=inliers_of(explained) if options.lof is True else options.lof)  # learned once
     deadline = None if options.time_limit_s is None else time.perf_counter() + options.time_limit_s
-    with Progress(len(table), watched=len(table) > options.part) as progress:
+    with progress(len(table), watched=len(table) > options.part) as count:
         for start in range(0, len(table), options.part):
             part = table.iloc[start : start + options.part]
             share = len(part) / (len(table) - start)
@@ -105,7 +105,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
                     yield _measured(explained, part.iloc[found], [stop.explanations[at] for at in found], options)
                 raise
             yield _measured(explained, part, explanations, options)
-            progress.done(len(part))
+            count(len(part))
 
 
 def inliers_of(explained: ExplainedModel) -> Inliers | None:
