@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.kernels.gains import gains_of
+from mlflow_cf.structures.kernels.gains import BoxQuery, gains_of
 from mlflow_cf.structures.kernels.restrict import bounds_boxes, restrict_trees
 from mlflow_cf.structures.kernels.sweeps import BoxRows, ProductWorkspace, add_up, note_leaves, sweep_trees
 from mlflow_cf.structures.kernels.trees import (
@@ -185,7 +185,7 @@ class TreeBoxes:
         flags = np.zeros(self.trees.features.start[-1], dtype=np.bool_)
         flags[self.cells[mask]] = True
         back = np.where(own >= 0, self.cells[own] - self.trees.features.start[:-1], -1)
-        gains, number = gains_of(flags, back, weights, self.trees)
+        gains, number = gains_of(BoxQuery(flags, back, weights), self.trees)
         found = np.full(len(mask), -np.inf)
         found[mask] = gains[number[self.cells[mask]]]
         nodes = self.trees.nodes
