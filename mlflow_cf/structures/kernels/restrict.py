@@ -181,7 +181,7 @@ def restrict_trees(flags: Array, columns: Array, trees: Trees) -> Trees:
 
 
 @numba.njit(inline="always")
-def _narrow(branches: Branches, below: Array, nodes: Nodes, node: Any, left: Any) -> Any:
+def narrow(branches: Branches, below: Array, nodes: Nodes, node: Any, left: Any) -> Any:
     """Restrict a node's feature to the allowed cells that go left (or right); return whether there are any."""
     span, mask, tests = branches.span, branches.mask, nodes.tests
     feature = tests[node, FEATURE]
@@ -236,7 +236,7 @@ def advance(way: Array, at: int, saved: int, branches: Branches, below: Array, n
     if seen == 2:
         return at - 1
     way[at, 1] += 1
-    if not _narrow(branches, below, nodes, node, seen == 0):
+    if not narrow(branches, below, nodes, node, seen == 0):
         return at
     way[at + 1, 0], way[at + 1, 1] = nodes.tests[node, LEFT] + seen, 0
     return at + 1

@@ -26,25 +26,25 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.structures.kernels.restrict import advance, allow
+from mlflow_cf.structures.kernels.restrict import allow, narrow
 from mlflow_cf.structures.kernels.trees import (
     FEATURE,
+    LEFT,
     Array,
     Branches,
     BranchWorkspace,
     Trees,
+    Walk,
     all_cells,
     copy,
     find_comparands,
     is_set,
-    next_node,
     part,
     room_for,
 )
 
 # The product of the lowest bit of a word and FIRST has another number in its highest six bits for every bit.
 FIRST = np.uint64(0x03F79D71B4CB0A89)
-ROW = np.uint64(0)  # where the comparands of a single row start
 BIT = np.empty(64, dtype=np.int64)
 BIT[(np.uint64(1) << np.arange(64, dtype=np.uint64)) * FIRST >> np.uint64(58)] = np.arange(64)
 
@@ -73,6 +73,13 @@ def _note(out: Array, branches: Branches, at: Any, feature: Any, place: Any, mor
         out[last, place] += more
 
 
+@numba.njit(inline="always")
+def _next(X: Array, walk: Walk, node: Any) -> Any:
+    """Return the child that a row goes to, by its comparands."""
+    key = walk.key[node]
+    return np.uint64(walk.left[node] + (X[np.uint64(key >> 32)] > (key & 0xFFFFFFFF)))
+
+
 @inner
 def _own_ways(X: Array, wanted: Array, trees: Trees, branches: Branches, to: Array, sums: Array) -> Any:
     """Walk a row down all trees, add its leaves to `sums`, and note the branches that leave; return their end."""
@@ -84,7 +91,7 @@ def _own_ways(X: Array, wanted: Array, trees: Trees, branches: Branches, to: Arr
     for tree in range(nodes.roots.size):
         node, first = np.uint64(nodes.roots[tree]), at
         while tests[node, FEATURE] >= 0:
-            feature, onwards = np.int64(tests[node, FEATURE]), next_node(X, ROW, walk, node)
+            feature, onwards = np.int64(tests[node, FEATURE]), _next(X, walk, node)
             if wanted[feature]:
                 left = np.uint64(walk.left[node])
                 others, _ = part(branches, feature, at, nodes, node, onwards != left)
@@ -111,7 +118,7 @@ def _follow(X: Array, at: Any, trees: Trees, branches: Branches, to: Array, out:
         node, feature, own, output = to[at, 0], np.int64(to[at, 1]), to[at, 2], np.int64(to[at, 3])
         while tests[node, FEATURE] >= 0:
             if tests[node, FEATURE] != feature:
-                node = next_node(X, ROW, walk, node)
+                node = _next(X, walk, node)
                 continue
             lefts, rights = part(branches, at, at + 1, trees.nodes, node, True)
             left = np.uint64(walk.left[node])
@@ -314,11 +321,19 @@ def note_leaves(box: BoxRows, trees: Trees, weights: Array, room: ProductWorkspa
                 _note_leaf(box, branches, room, corners)
                 at -= 1
                 continue
-            if seen == 0:
+            if seen:
+                copy(branches, saved + at, feature)
+            else:
+                copy(branches, feature, saved + at)
                 room.narrowed[box.dimension[feature]] += 1
-            elif seen == 2:
+            if seen == 2:
                 room.narrowed[box.dimension[feature]] -= 1
-            at = advance(way, at, saved, branches, room.below, nodes)
+                at -= 1
+                continue
+            way[at, 1] += 1
+            if narrow(branches, room.below, nodes, node, seen == 0):
+                at += 1
+                way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + seen, 0
 
 
 @kernel

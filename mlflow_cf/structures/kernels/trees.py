@@ -221,9 +221,9 @@ def find_comparands(cells: Array, walk: Walk, found: Array) -> None:
 
 
 @numba.njit(inline="always")
-def next_node(X: Array, row: Any, walk: Walk, node: Any) -> Any:
+def _next(X: Array, row: Any, key: Array, left: Array, node: Any) -> Any:
     """Return the next node of the row whose comparands start at `row`; unsigned, so that no index is negative."""
-    return np.uint64(walk.left[node] + (X[row + np.uint64(walk.key[node] >> 32)] > (walk.key[node] & 0xFFFFFFFF)))
+    return np.uint64(left[node] + (X[row + np.uint64(key[node] >> 32)] > (key[node] & 0xFFFFFFFF)))
 
 
 @numba.njit(inline="always")
@@ -240,7 +240,7 @@ def _add(totals: Array, row: Any, output: Any, values: Array, node: Any) -> None
 def walk_trees(cells: Array, X: Array, nodes: Nodes, walk: Walk, totals: Array) -> None:
     """Do what `add_trees` does, with workspace `X` for the comparands of rows, padded to a multiple of eight."""
     find_comparands(cells, walk, X)
-    width = np.uint64(walk.start[-1])
+    key, left, width = walk.key, walk.left, np.uint64(walk.start[-1])
     for tree in range(nodes.roots.size):
         root, output = np.uint64(nodes.roots[tree]), nodes.outputs[tree]
         for row in range(0, len(totals), 8):
@@ -250,14 +250,14 @@ def walk_trees(cells: Array, X: Array, nodes: Nodes, walk: Walk, totals: Array) 
             while moved:  # eight walks at a time hide the latency of memory
                 before = a + b + c + d + e + f + g + h
                 for _ in range(3):
-                    a = next_node(X, at, walk, a)
-                    b = next_node(X, at + width, walk, b)
-                    c = next_node(X, at + 2 * width, walk, c)
-                    d = next_node(X, at + 3 * width, walk, d)
-                    e = next_node(X, at + 4 * width, walk, e)
-                    f = next_node(X, at + 5 * width, walk, f)
-                    g = next_node(X, at + 6 * width, walk, g)
-                    h = next_node(X, at + 7 * width, walk, h)
+                    a = _next(X, at, key, left, a)
+                    b = _next(X, at + width, key, left, b)
+                    c = _next(X, at + 2 * width, key, left, c)
+                    d = _next(X, at + 3 * width, key, left, d)
+                    e = _next(X, at + 4 * width, key, left, e)
+                    f = _next(X, at + 5 * width, key, left, f)
+                    g = _next(X, at + 6 * width, key, left, g)
+                    h = _next(X, at + 7 * width, key, left, h)
                 moved = a + b + c + d + e + f + g + h != before
             for part, node in enumerate((a, b, c, d, e, f, g, h)):
                 _add(totals, row + part, output, nodes.value, node)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.features import Floats
 from mlflow_cf.structures.capabilities import Numbers, PairTables
 from mlflow_cf.structures.kernels.blocks import add_rectangles, find_classes
 from mlflow_cf.structures.kernels.pairs import (
@@ -52,11 +51,16 @@ def leaves_of(trees: Trees, lookups: Sequence[Lookup], link: Link) -> Leaves:
     for limit in limits:
         reached[limit.leaf[(limit.high < limit.low) & ~limit.missing]] = False
     leaves = leaves[reached]
+    outputs, value = nodes.outputs[tree[leaves]], nodes.value[leaves].astype(np.float64)
+    if (outputs >= 0).any():  # of each tree alone
+        every = np.zeros((len(leaves), len(base)))
+        every[np.arange(len(leaves)), outputs] = value[:, 0]
+        value = every
     return Leaves(
         lookups=tuple(lookups),
         limits=tuple(_kept(limit, reached) for limit in limits),
         tree=tree[leaves],
-        value=_values(nodes, leaves, nodes.outputs[tree[leaves]], len(base)),
+        value=value,
         base=base,
         link=link,
     )
@@ -119,15 +123,6 @@ def _kept(limits: LeafLimits, reached: Flags) -> LeafLimits:
     return LeafLimits(number[limits.leaf[kept]], limits.low[kept], limits.high[kept], limits.missing[kept], taken)
 
 
-def _values(nodes: Nodes, leaves: Array, outputs: Array, width: int) -> Floats:
-    """Return the contributions of leaves (leaves, width); `outputs` (leaves,) are those of their trees."""
-    if (outputs < 0).all():
-        return nodes.value[leaves].astype(np.float64)
-    value = np.zeros((len(leaves), width))
-    value[np.arange(len(leaves)), outputs] = nodes.value[leaves, 0]
-    return value
-
-
 EXPECTED = 64  # rectangles of a tree to allocate at first; enough for most
 
 
@@ -153,7 +148,11 @@ class TreePairs:
     def tables(self, values: Sequence[Encoded], first: Numbers, second: Numbers, most: int) -> PairTables | None:
         """Return the joint effects of changes to cells `values` (t,) per feature; see `Pairs.tables`."""
         tried, order = self._tried(values)
-        rectangles = self._rectangles(_asked(tried, first, second))
+        features = len(values)
+        number, some = np.full((features, features), -1), np.zeros(features, dtype=np.bool_)
+        number[first, second] = np.arange(len(first))
+        some[first] = some[second] = True
+        rectangles = self._rectangles(FeaturePairs(tried, max(map(len, values), default=0), number, some))
         empty = PairTables.empty(first, second, tried.start).tables
         ends = np.zeros(len(empty.classes) + len(empty.counts), dtype=np.int32)
         find_classes(rectangles, tried, order, ends, empty)
@@ -192,12 +191,3 @@ class TreePairs:
             count = find_rectangles(self.X, self.trees, asked, room, found)
             if count <= len(found.leaf):
                 return Rectangles(found.spans[:count], found.leaf[:count])
-
-
-def _asked(tried: TriedCells, first: Numbers, second: Numbers) -> FeaturePairs:
-    """Return the requested pairs of features (p,), (p,) as kernels take them."""
-    features = len(tried.start) - 1
-    number, some = np.full((features, features), -1), np.zeros(features, dtype=np.bool_)
-    number[first, second] = np.arange(len(first))
-    some[first] = some[second] = True
-    return FeaturePairs(tried, int(np.diff(tried.start).max(initial=0)), number, some)
