@@ -21,31 +21,26 @@ LABELS_ONLY: Final = "answers labels only, so the search cannot tell how near a 
 
 
 @dataclass(frozen=True)
-class Labels:
-    """Rows -> the model's own labels, shape (n,).
+class OwnAnswers:
+    """Rows -> the model's own labels or values, shape (n,).
 
     Attributes:
         predict: what the model takes -> its answers; `select`: rows -> what it takes.
+        dtype: float64 for values; None: as they come.
     """
 
     predict: Callable[[Any], Any]
     select: Rows
+    dtype: type[np.float64] | None = None
 
     def __call__(self, rows: pd.DataFrame) -> Answers:
         """Return the answers for rows (n, d)."""
-        return one_answer_per_row(np.asarray(self.predict(self.select(rows))))
-
-
-@dataclass(frozen=True)
-class Values:
-    """Rows -> the model's values, shape (n,) float64; `predict` and `select` as in `Labels`."""
-
-    predict: Callable[[Any], Any]
-    select: Rows
-
-    def __call__(self, rows: pd.DataFrame) -> Floats:
-        """Return the answers for rows (n, d)."""
-        return one_answer_per_row(np.asarray(self.predict(self.select(rows)), dtype=np.float64))
+        answers = np.asarray(self.predict(self.select(rows)), dtype=self.dtype)
+        if answers.ndim == 2 and answers.shape[1] == 1:
+            return answers[:, 0]
+        if answers.ndim != 1:
+            raise InputError("model", f"answers {answers.shape[1:]} values per row", "wrap one model per output")
+        return answers
 
 
 @dataclass(frozen=True)
@@ -109,29 +104,9 @@ def margins(margin: Floats) -> Floats:
     return np.column_stack((-margin, margin))
 
 
-def one_answer_per_row(answers: Answers) -> Answers:
-    """Return answers (n,), or refuse a model that gives several per row."""
-    if answers.ndim == 2 and answers.shape[1] == 1:
-        return answers[:, 0]
-    if answers.ndim != 1:
-        raise InputError("model", f"answers {answers.shape[1:]} values per row", "wrap one model per output")
-    return answers
-
-
-def name_of(model: object) -> str:
-    """Return the name of the model's class."""
-    return type(model).__name__
-
-
-def plain(label: Any) -> Label:
-    """Return a label as a plain Python value."""
-    value: Label = label.item() if isinstance(label, np.generic) else label
-    return value
-
-
 def plain_labels(labels: Iterable[Any]) -> tuple[Label, ...]:
     """Return the labels of a classifier as plain Python values."""
-    return tuple(map(plain, labels))
+    return tuple(label.item() if isinstance(label, np.generic) else label for label in labels)
 
 
 def learned_labels(answers: Answers) -> tuple[Label, ...]:
@@ -140,15 +115,17 @@ def learned_labels(answers: Answers) -> tuple[Label, ...]:
         raise InputError("model", "answers missing values for some rows", "answer every row with a label")
     labels = plain_labels(answers)
     if not all(isinstance(label, bool | int | float | str) for label in labels):
-        kinds = sorted({name_of(label) for label in labels})
+        kinds = sorted({type(label).__name__ for label in labels})
         raise InputError("model", f"answers {kinds}, which are no labels", "answer strings, numbers or booleans")
-    return tuple(sorted(set(labels), key=lambda label: (name_of(label), label)))
+    return tuple(sorted(set(labels), key=lambda label: (type(label).__name__, label)))
 
 
 def check_classes(model: object, classes: tuple[Label, ...]) -> None:
     """Refuse a classifier that was fitted on a single label."""
     if len(classes) < 2:
-        raise InputError("model", f"{name_of(model)} knows a single label", "fit it on rows of two labels or more")
+        raise InputError(
+            "model", f"{type(model).__name__} knows a single label", "fit it on rows of two labels or more"
+        )
 
 
 def check_output(model: object, output: str | None, *, regression: bool) -> None:
@@ -156,7 +133,7 @@ def check_output(model: object, output: str | None, *, regression: bool) -> None
     allowed = ("value",) if regression else ("label", "score")
     if output is not None and output not in allowed:
         known = " or ".join(repr(word) for word in allowed)
-        raise InputError("output", f"{output!r} does not fit {name_of(model)}", f"leave it out or use {known}")
+        raise InputError("output", f"{output!r} does not fit {type(model).__name__}", f"leave it out or use {known}")
 
 
 def check_columns(names: Iterable[str | int], rows: pd.DataFrame | None) -> None:
@@ -176,5 +153,5 @@ def check_answers(opened: OpenModel, rows: pd.DataFrame | None, fix: str = "") -
         raise
     except Exception as error:
         message = str(error).splitlines()[0] if str(error) else ""
-        fact = f"the model cannot answer these rows ({name_of(error)}: {message})"
+        fact = f"the model cannot answer these rows ({type(error).__name__}: {message})"
         raise InputError("data", fact, fix or "pass the table with the columns the model was fitted on") from error

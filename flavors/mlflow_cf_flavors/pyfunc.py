@@ -18,9 +18,8 @@ from mlflow_cf.model import OpenModel, ScoreKind
 from mlflow_cf_flavors.answers import (
     LABELS_ONLY,
     Floats,
-    Labels,
     LargestScore,
-    Values,
+    OwnAnswers,
     learned_labels,
     margins,
     plain_labels,
@@ -73,7 +72,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     ask = _ask(model)
     columns = tuple(ask.kinds)
     if output == "value":
-        return OpenModel(MLFLOW_FLAVOR, (), Values(_numbers_of, ask), columns=columns)
+        return OpenModel(MLFLOW_FLAVOR, (), OwnAnswers(_numbers_of, ask, np.float64), columns=columns)
     if rows is None or not len(rows):
         raise InputError("data", "rows are needed to learn what this model answers", "pass rows of the training table")
     if output == "score":
@@ -81,7 +80,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     answers = _single_column(ask(rows))
     if output is None:
         _check_labels(answers)
-    decide = Labels(_single_column, ask)
+    decide = OwnAnswers(_single_column, ask)
     return OpenModel(MLFLOW_FLAVOR, learned_labels(answers), decide, columns=columns, notes=(LABELS_ONLY,))
 
 

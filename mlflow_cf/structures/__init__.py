@@ -12,7 +12,6 @@ from mlflow_cf.structures.capabilities import (
     SupportsProduct,
     SupportsSteady,
 )
-from mlflow_cf.structures.layers.activations import Activation
 from mlflow_cf.structures.layers.columns import (
     ClippedLine,
     Column,
@@ -23,7 +22,7 @@ from mlflow_cf.structures.layers.columns import (
     NumberColumn,
 )
 from mlflow_cf.structures.layers.network import Layers
-from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number, Part
+from mlflow_cf.structures.parts import Activation, Choice, Dense, LeafLimits, Leaves, Number, Part
 from mlflow_cf.structures.structure import Link, Structure, score_encoded, score_rows
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 from mlflow_cf.structures.trees.forest import Forest, Subsets

@@ -7,17 +7,17 @@ numbers of cell c are above ``cuts[c - 1]`` and at most ``cuts[c]``; every level
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.layers.activations import Activation
 from mlflow_cf.structures.layers.columns import ClippedLine
 from mlflow_cf.structures.structure import Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup
 
+Activation = Literal["identity", "relu", "logistic", "tanh"]
 Positions = NDArray[np.integer[Any]]
 
 

@@ -22,13 +22,12 @@ from mlflow_cf.model import OpenModel, ScoreKind
 from mlflow_cf_flavors.answers import (
     ClearScore,
     Floats,
-    Labels,
     LargestScore,
+    OwnAnswers,
     check_answers,
     check_classes,
     check_columns,
     check_output,
-    name_of,
     plain_labels,
     shares,
 )
@@ -96,7 +95,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     """
     booster = _booster(model)
     objective = _objective(model, booster, output)
-    regression = _is_regression(model, objective)
+    regression = objective not in _LABELS if _is_booster(model) else not hasattr(model, "classes_")
     check_output(model, output, regression=regression)
     columns = _columns(booster, rows)
     check_columns(columns.names, rows)
@@ -153,7 +152,7 @@ def _open_classifier(model: Model, booster: Booster, ask: _Ask, objective: str) 
         return OpenModel(MLFLOW_FLAVOR, numbers, decide, scores, kind, columns.names, both=decide.both)
     classes = plain_labels(model.classes_)
     check_classes(model, classes)
-    labels = Labels(partial(model.predict, num_threads=1), columns.table)
+    labels = OwnAnswers(partial(model.predict, num_threads=1), columns.table)
     its_own = type(model).__module__.split(".")[0] == "lightgbm"  # derived classes may decide otherwise
     both = ClearScore(labels, scores, classes) if its_own else None
     return OpenModel(MLFLOW_FLAVOR, classes, labels, scores, kind, columns.names, both=both)
@@ -204,7 +203,7 @@ def _booster(model: Model) -> Booster:
     try:
         booster: Booster = model if _is_booster(model) else model.booster_
     except ValueError as error:  # scikit-learn's NotFittedError
-        raise InputError("model", f"{name_of(model)} is not fitted", "call its fit method first") from error
+        raise InputError("model", f"{type(model).__name__} is not fitted", "call its fit method first") from error
     return booster
 
 
@@ -223,10 +222,6 @@ def _objective(model: Model, booster: Booster, output: str | None) -> str:
     return objective
 
 
-def _is_regression(model: Model, objective: str) -> bool:
-    return objective not in _LABELS if _is_booster(model) else not hasattr(model, "classes_")
-
-
 def _is_booster(model: object) -> bool:
     import lightgbm
 
@@ -243,7 +238,7 @@ def _types_to_trust(model: object) -> list[str]:
         found = skops.io.get_untrusted_types(data=skops.io.dumps(model))
     except Exception as error:
         fix = f"log it yourself with {call}, serialization_format='cloudpickle') and pass its model_uri"
-        raise InputError("model", f"skops cannot write {name_of(model)} ({error})", fix) from error
+        raise InputError("model", f"skops cannot write {type(model).__name__} ({error})", fix) from error
     if unknown := sorted(set(found) - set(TRUSTED_TYPES["lightgbm"])):
         fix = (
             f"if you trust them, log the model with {call}, skops_trusted_types={sorted(found)}) and pass its model_uri"

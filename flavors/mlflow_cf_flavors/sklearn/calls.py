@@ -12,7 +12,7 @@ import pandas as pd
 from threadpoolctl import ThreadpoolController
 
 from mlflow_cf.model import Label
-from mlflow_cf_flavors.answers import Answers, ClearScore, Floats, Labels, LargestScore, Rows, margins
+from mlflow_cf_flavors.answers import Answers, ClearScore, Floats, LargestScore, OwnAnswers, Rows, margins
 
 Both = Callable[[Any], tuple[Answers, Floats]]
 
@@ -97,7 +97,7 @@ class Scores:
         return margins(scores) if scores.ndim == 1 else scores
 
 
-def both_of(decide: Labels, scores: Scores, estimator: object, classes: tuple[Label, ...]) -> Both | None:
+def both_of(decide: OwnAnswers, scores: Scores, estimator: object, classes: tuple[Label, ...]) -> Both | None:
     """Return rows -> labels and scores of an estimator that is asked by `decide` and `scores`; None: by both of them.
 
     Classes that are derived from those known here may decide otherwise.
@@ -114,7 +114,7 @@ def both_of(decide: Labels, scores: Scores, estimator: object, classes: tuple[La
 class OneByOne:
     """Rows -> labels and scores, by two calls."""
 
-    labels: Labels
+    labels: OwnAnswers
     scores: Scores
 
     def __call__(self, rows: Any) -> tuple[Answers, Floats]:

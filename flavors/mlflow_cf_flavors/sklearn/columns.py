@@ -13,11 +13,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.structures import ClippedLine, IntervalColumn, MonotoneStep, NotOpenedError, NumberColumn
+from mlflow_cf.structures import ClippedLine, IntervalColumn, LevelColumn, MonotoneStep, NotOpenedError, NumberColumn
 from mlflow_cf_flavors.sklearn.sources import (
     CAST,
     UNSEEN,
     Combination,
+    RawDate,
     RawLevels,
     Source,
     Transformer,
@@ -58,11 +59,7 @@ def transformed(step: Transformer, sources: Sequence[Source], names: Sequence[st
     if step is None or step == "passthrough" or (kind == "FunctionTransformer" and step.func is None):
         return list(sources)
     if kind == "Pipeline":
-        for _, part in step.steps:
-            before = len(sources)
-            sources = transformed(part, sources, names)
-            names = names_after(part, names, before, len(sources))
-        return list(sources)
+        return through([part for _, part in step.steps], sources, names)[0]
     if kind == "ColumnTransformer":
         return _column_transformer(step, sources, names)
     if kind not in _BLOCKS:
@@ -70,12 +67,17 @@ def transformed(step: Transformer, sources: Sequence[Source], names: Sequence[st
     return _BLOCKS[kind](step, sources)
 
 
-def names_after(step: Transformer, names: Sequence[str], before: int, after: int) -> Sequence[str]:
-    """Return the names of the columns after a step, for a ColumnTransformer that follows."""
-    try:
-        return [str(name) for name in step.get_feature_names_out()]
-    except (AttributeError, ValueError):  # the step has no names; its columns are picked by position
-        return names if before == after else [str(number) for number in range(after)]
+def through(
+    steps: Sequence[Transformer], sources: Sequence[Source], names: Sequence[str]
+) -> tuple[list[Source], Sequence[str]]:
+    """Return the columns after some steps, and their names, by which a ColumnTransformer picks them."""
+    for step in steps:
+        before, sources = len(sources), transformed(step, sources, names)
+        try:
+            names = [str(name) for name in step.get_feature_names_out()]
+        except (AttributeError, ValueError):  # the step has no names; its columns are picked by position
+            names = names if before == len(sources) else [str(number) for number in range(len(sources))]
+    return list(sources), names
 
 
 def _column_transformer(step: Transformer, sources: Sequence[Source], names: Sequence[str]) -> list[Source]:
@@ -113,14 +115,7 @@ def _scaled(step_of: Callable[[Transformer, int], MonotoneStep]) -> Block:
 
     def scale(step: Transformer, sources: Sequence[Source]) -> list[Source]:
         dtype = block_dtype(sources)
-
-        def column(number: int, source: Source) -> Source:
-            scaled = stepped(source, step_of(step, number), dtype)
-            if scaled is None:
-                raise refusal(step, source)
-            return scaled
-
-        return [column(number, source) for number, source in enumerate(sources)]
+        return [stepped(step, source, step_of(step, number), dtype) for number, source in enumerate(sources)]
 
     return scale
 
@@ -151,8 +146,9 @@ def _min_max(scaler: Transformer, number: int) -> MonotoneStep:
 
 
 def _robust(scaler: Transformer, number: int) -> MonotoneStep:
-    center = scaler.center_[number] if scaler.with_centering else None
-    scale = scaler.scale_[number] if scaler.with_scaling else None
+    """Return the step of a RobustScaler, or of a MaxAbsScaler, which has no centre."""
+    center = scaler.center_[number] if getattr(scaler, "with_centering", False) else None
+    scale = scaler.scale_[number] if getattr(scaler, "with_scaling", True) else None
 
     def operation(values: NDArray[Any]) -> NDArray[Any]:
         if center is not None:
@@ -160,11 +156,6 @@ def _robust(scaler: Transformer, number: int) -> MonotoneStep:
         return values if scale is None else (values / scale).astype(values.dtype)
 
     return MonotoneStep(operation, _less_and_over(center, scale))
-
-
-def _max_abs(scaler: Transformer, number: int) -> MonotoneStep:
-    scale = scaler.scale_[number]
-    return MonotoneStep(lambda values: np.asarray((values / scale).astype(values.dtype)), _less_and_over(None, scale))
 
 
 def _less_and_over(centre: float | None, scale: float | None) -> ClippedLine:
@@ -176,8 +167,8 @@ def _less_and_over(centre: float | None, scale: float | None) -> ClippedLine:
 def _selected(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     """Return the columns that a selector keeps, cast to the precision of the whole block."""
     dtype = block_dtype(sources)
-    kept = [source for source, keeps in zip(sources, step.get_support(), strict=True) if keeps]
-    return [stepped(source, CAST, dtype) or source for source in kept]  # levels stay what they are
+    kept = [as_numbers(source) for source, keeps in zip(sources, step.get_support(), strict=True) if keeps]
+    return [one if isinstance(one, RawLevels | RawDate) else stepped(step, one, CAST, dtype) for one in kept]
 
 
 UNKNOWN = -1  # position of a value that is no category
@@ -187,8 +178,7 @@ def one_hot(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     """Return one column per category that is not dropped; infrequent ones share the last."""
     columns: list[Source] = []
     for number, source in enumerate(sources):
-        values, column = values_of(source, _points(source, step.categories_[number]))
-        position = _positions(values, step.categories_[number])
+        position, column = _looked_up(source, step.categories_[number])
         groups, infrequent = _groups(step, number, step.categories_[number])
         unknown = infrequent if step.handle_unknown in ("infrequent_if_exist", "warn") else UNKNOWN
         group = np.where(position == UNKNOWN, unknown, groups[position])
@@ -204,8 +194,7 @@ def ordinal(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     unknown = np.nan if step.unknown_value is None else float(step.unknown_value)
     for number, source in enumerate(sources):
         categories = step.categories_[number]
-        values, column = values_of(source, _points(source, categories))
-        position = _positions(values, categories)
+        position, column = _looked_up(source, categories)
         gaps = isinstance(categories[-1], float) and np.isnan(categories[-1])
         groups = _groups(step, number, categories[:-1] if gaps else categories)[0].astype(np.float64)
         if gaps:
@@ -214,11 +203,11 @@ def ordinal(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     return columns
 
 
-def _points(source: Source, categories: NDArray[Any]) -> list[float]:
-    """Return the categories of a number, ascending."""
-    if not isinstance(source, NumberColumn):
-        return []
-    return sorted(float(category) for category in categories if not is_missing(category))
+def _looked_up(source: Source, categories: NDArray[Any]) -> tuple[NDArray[np.intp], Callable[[NDArray[Any]], Source]]:
+    """Return the positions among the categories of all values of a source, and how numbers for them become a column."""
+    known = [float(each) for each in categories if not is_missing(each)] if isinstance(source, NumberColumn) else []
+    values, column = values_of(source, sorted(known))
+    return _positions(values, categories), column
 
 
 def _positions(values: Sequence[Any], categories: NDArray[Any]) -> NDArray[np.intp]:
@@ -251,24 +240,20 @@ def binned(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     dtype = block_dtype(sources) if step.dtype is None else np.dtype(step.dtype)
     for number, given in enumerate(sources):
         inner, count = step.bin_edges_[number][1:-1], int(step.n_bins_[number])
-        source = stepped(given, CAST, dtype)
-        if source is None or isinstance(source, Combination):
+        source = stepped(step, given, CAST, dtype)
+        if isinstance(source, Combination):
             raise refusal(step, given)
-        bins = _bins(source, inner)
+        bins: IntervalColumn | LevelColumn
+        if isinstance(source, NumberColumn):
+            bins = IntervalColumn(source, np.nextafter(inner, -np.inf), np.append(np.arange(len(inner) + 1.0), np.nan))
+        else:
+            reached = inner.searchsorted(source.table, side="right").astype(np.float64)
+            bins = replace(source, table=np.where(np.isnan(source.table), np.nan, reached))
         if step.encode == "ordinal":
             columns.append(replace(bins, table=bins.table.astype(dtype)))
         else:
             columns += [replace(bins, table=(bins.table == k).astype(dtype)) for k in range(count)]
     return columns
-
-
-def _bins(source: Any, inner: NDArray[np.float64]) -> Any:
-    """Return a column with the number of `inner` edges that are at most a value."""
-    if isinstance(source, NumberColumn):
-        table = np.append(np.arange(len(inner) + 1.0), np.nan)
-        return IntervalColumn(source, np.nextafter(inner, -np.inf), table)
-    table = inner.searchsorted(source.table, side="right").astype(np.float64)
-    return replace(source, table=np.where(np.isnan(source.table), np.nan, table))
 
 
 def imputed(step: Transformer, sources: Sequence[Source]) -> list[Source]:
@@ -300,12 +285,8 @@ def _filled(step: Transformer, given: Source, fill: Any, dtype: np.dtype[Any]) -
     number = dtype.type(fill) if isinstance(fill, int | float | np.number) else None
     if number is None:
         raise NotOpenedError(f"a SimpleImputer that fills numbers with {fill!r}")
-    filled = stepped(
-        source, MonotoneStep(lambda values: np.where(np.isnan(values), number, values), ClippedLine()), dtype
-    )
-    if filled is None:
-        raise refusal(step, source)
-    return filled
+    fills = MonotoneStep(lambda values: np.where(np.isnan(values), number, values), ClippedLine())
+    return stepped(step, source, fills, dtype)
 
 
 _SELECTORS = (
@@ -317,7 +298,7 @@ _BLOCKS: dict[str, Block] = {
     "StandardScaler": _scaled(_standard),
     "MinMaxScaler": _scaled(_min_max),
     "RobustScaler": _scaled(_robust),
-    "MaxAbsScaler": _scaled(_max_abs),
+    "MaxAbsScaler": _scaled(_robust),
     "SimpleImputer": imputed,
     "OneHotEncoder": one_hot,
     "OrdinalEncoder": ordinal,

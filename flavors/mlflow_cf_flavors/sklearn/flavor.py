@@ -11,19 +11,18 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.model import Label, OpenModel, ScoreKind
 from mlflow_cf.model.own_code import listed, names_in, own_modules
 from mlflow_cf_flavors.answers import (
-    Labels,
+    OwnAnswers,
     Rows,
-    Values,
     check_answers,
     check_columns,
     check_output,
-    name_of,
     plain_labels,
 )
 from mlflow_cf_flavors.sklearn.calls import Both, Named, OneByOne, OneThread, Scores, Transformed, both_of, whole
@@ -100,7 +99,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
 
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
-    decide = Values(OneThread(model.predict), select)
+    decide = OwnAnswers(OneThread(model.predict), select, np.float64)
     return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns)
 
 
@@ -108,15 +107,15 @@ def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | 
     columns, select = _input(model, rows)
     classes = _classes(model)
     predict = OneThread(model.predict)
-    decide = Labels(predict, select)
+    decide = OwnAnswers(predict, select)
     score, kind, notes = _scores(model, predict, select, rows) if output != "label" else (None, "none", ())
     if output == "score" and score is None:
-        raise InputError("output", f"{name_of(model)} has no scores", "use output='label'")
+        raise InputError("output", f"{type(model).__name__} has no scores", "use output='label'")
     both = None if score is None else _both(model, predict, decide, score)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
 
 
-def _both(model: Estimator, predict: OneThread, decide: Labels, score: Scores) -> Both | None:
+def _both(model: Estimator, predict: OneThread, decide: OwnAnswers, score: Scores) -> Both | None:
     """Return how to ask for labels and scores in one pass; None where that saves nothing."""
     from sklearn.pipeline import Pipeline
 
@@ -125,7 +124,7 @@ def _both(model: Estimator, predict: OneThread, decide: Labels, score: Scores) -
         return both_of(decide, score, model, classes)
     last = model.steps[-1][1]
     ask = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
-    labels, scores = Labels(predict.instead(last.predict), whole), Scores(predict.instead(ask), whole)
+    labels, scores = OwnAnswers(predict.instead(last.predict), whole), Scores(predict.instead(ask), whole)
     both = both_of(labels, scores, last, classes) or OneByOne(labels, scores)
     steps = [step for _, step in model.steps[:-1] if step is not None and not isinstance(step, str)]  # "passthrough"
     return Transformed(tuple(step.transform for step in steps), decide.select, both)
@@ -137,7 +136,7 @@ def _scores(
     if hasattr(model, "predict_proba"):
         return Scores(predict.instead(model.predict_proba), select), "probability", ()
     if not hasattr(model, "decision_function"):
-        return None, "none", (f"{name_of(model)} has labels only, no scores",)
+        return None, "none", (f"{type(model).__name__} has labels only, no scores",)
     score = Scores(predict.instead(model.decision_function), select)
     if rows is not None and len(rows) and score(rows.iloc[:1]).shape[1] != len(_classes(model)):
         return None, "none", ("decision_function has no column per class (one-vs-one); only labels are used",)
@@ -164,7 +163,7 @@ def _feature_names(model: Estimator, rows: pd.DataFrame | None) -> tuple[str, ..
 def _classes(model: Estimator) -> tuple[Label, ...]:
     classes = model.classes_
     if isinstance(classes, list):
-        raise InputError("model", f"{name_of(model)} answers several outputs", "wrap one model per output")
+        raise InputError("model", f"{type(model).__name__} answers several outputs", "wrap one model per output")
     return plain_labels(classes)
 
 
@@ -175,12 +174,12 @@ def _check_kind(model: Estimator, output: str | None) -> bool:
     if not is_classifier(model) and not is_regressor(model):
         kind = "an outlier detector" if is_outlier_detector(model) else "neither a classifier nor a regressor"
         fix = "pass a fitted classifier or regressor, or a pipeline that ends in one"
-        raise InputError("model", f"{name_of(model)} is {kind}", fix)
+        raise InputError("model", f"{type(model).__name__} is {kind}", fix)
     _check_fitted(model)
     regression = bool(is_regressor(model))
     # the outputs of a network that classifies are its classes; `_classes` knows classifiers of several outputs
     if regression and getattr(model, "n_outputs_", 1) not in (1, None):
-        raise InputError("model", f"{name_of(model)} answers several outputs", "wrap one model per output")
+        raise InputError("model", f"{type(model).__name__} answers several outputs", "wrap one model per output")
     check_output(model, output, regression=regression)
     return regression
 
@@ -192,7 +191,7 @@ def _check_fitted(model: Estimator) -> None:
     try:
         check_is_fitted(model)
     except NotFittedError as error:
-        raise InputError("model", f"{name_of(model)} is not fitted", "call its fit method first") from error
+        raise InputError("model", f"{type(model).__name__} is not fitted", "call its fit method first") from error
 
 
 def _types_to_trust(model: Estimator, own: Collection[str]) -> list[str]:
@@ -208,7 +207,7 @@ def _types_to_trust(model: Estimator, own: Collection[str]) -> list[str]:
     try:
         found = skops.io.get_untrusted_types(data=skops.io.dumps(model))
     except Exception as error:
-        raise InputError("model", f"skops cannot write {name_of(model)} ({error})", _CLOUDPICKLE) from error
+        raise InputError("model", f"skops cannot write {type(model).__name__} ({error})", _CLOUDPICKLE) from error
     unknown = sorted(name for name in set(found) - ALL_TRUSTED if name.split(".")[0] not in own)
     hidden = [name for name in unknown if name.startswith("__main__.") or "<" in name]
     left_out = own_modules(set(unknown).difference(hidden))

@@ -134,8 +134,12 @@ def block_dtype(sources: Sequence[Source]) -> np.dtype[Any]:
     return together if together.kind == "f" else DOUBLE
 
 
-def stepped(source: Source, step: MonotoneStep, dtype: np.dtype[Any]) -> Column | Combination | None:
-    """Return a column after a step in `dtype`; None if it has no numbers that the step can be applied to."""
+def stepped(by: Transformer, source: Source, step: MonotoneStep, dtype: np.dtype[Any]) -> Column | Combination:
+    """Return a column after a step in `dtype`, which is done `by` a transformer.
+
+    Raises:
+        NotOpenedError: it has no numbers that the step can be applied to.
+    """
     source = as_numbers(source)
     if isinstance(source, NumberColumn):
         cast = replace(step, operation=lambda values: step.operation(values.astype(dtype, copy=False)))
@@ -146,7 +150,7 @@ def stepped(source: Source, step: MonotoneStep, dtype: np.dtype[Any]) -> Column 
     if isinstance(source, Combination) and affine is not None and np.isinf([affine.low, affine.high]).all():
         offset = affine.slope * source.offset + affine.offset
         return replace(source, weights=affine.slope * source.weights, offset=offset)
-    return None
+    raise refusal(by, source)
 
 
 def values_of(source: Source, points: Sequence[float] = ()) -> tuple[list[Any], Callable[[NDArray[Any]], Column]]:
@@ -177,40 +181,31 @@ def is_missing(value: Any) -> bool:
     return value is None or value is pd.NA or (isinstance(value, float) and bool(np.isnan(value)))
 
 
-@dataclass(frozen=True, eq=False)
-class LinearMap:
-    """What an estimator sees as linear combinations of columns: ``columns @ matrix + offset``.
+def _linear_map(sources: Sequence[Source], last: str) -> tuple[list[Column], Floats, Floats]:
+    """Return columns of one raw feature each, a matrix and an offset: ``columns @ matrix + offset`` are the `sources`.
 
-    Attributes:
-        columns: those that come from one raw feature each; matrix: (columns, seen); offset: (seen,).
+    Raises:
+        NotOpenedError: one of the sources, which `last` sees, has no numbers.
     """
-
-    columns: list[Column]
-    matrix: Floats
-    offset: Floats
-
-    @classmethod
-    def of(cls, sources: Sequence[Source], last: str) -> LinearMap:
-        """Return the map that makes `sources`, which `last` sees; NotOpenedError where one has no numbers."""
-        columns: list[Column] = []
-        entries: list[tuple[int, int, float]] = []
-        position: dict[int, int] = {}
-        offset = np.zeros(len(sources))
-        for seen, source in enumerate(sources):
-            if isinstance(source, Combination):
-                parts, weights = source.columns, source.weights
-                offset[seen] = source.offset
-            else:
-                parts, weights = tuple(finished([source], last)), np.ones(1)
-            for part, weight in zip(parts, weights, strict=True):
-                if id(part) not in position:
-                    position[id(part)] = len(columns)
-                    columns.append(part)
-                entries.append((position[id(part)], seen, weight))
-        matrix = np.zeros((len(columns), len(sources)))
-        for row, seen, weight in entries:
-            matrix[row, seen] += weight
-        return cls(columns, matrix, offset)
+    columns: list[Column] = []
+    entries: list[tuple[int, int, float]] = []
+    position: dict[int, int] = {}
+    offset = np.zeros(len(sources))
+    for seen, source in enumerate(sources):
+        if isinstance(source, Combination):
+            parts, weights = source.columns, source.weights
+            offset[seen] = source.offset
+        else:
+            parts, weights = tuple(finished([source], last)), np.ones(1)
+        for part, weight in zip(parts, weights, strict=True):
+            if id(part) not in position:
+                position[id(part)] = len(columns)
+                columns.append(part)
+            entries.append((position[id(part)], seen, weight))
+    matrix = np.zeros((len(columns), len(sources)))
+    for row, seen, weight in entries:
+        matrix[row, seen] += weight
+    return columns, matrix, offset
 
 
 def unmixed(sources: Sequence[Source], last: str, weights: Floats, bias: Floats) -> tuple[list[Column], Floats, Floats]:
@@ -222,8 +217,8 @@ def unmixed(sources: Sequence[Source], last: str, weights: Floats, bias: Floats)
     """
     if not any(isinstance(source, Combination) for source in sources):
         return finished(sources, last), weights, bias
-    whole = LinearMap.of(sources, last)
-    return whole.columns, whole.matrix @ weights, bias + whole.offset @ weights
+    columns, matrix, offset = _linear_map(sources, last)
+    return columns, matrix @ weights, bias + offset @ weights
 
 
 def principal(step: Transformer, sources: Sequence[Source]) -> list[Source]:
@@ -254,7 +249,6 @@ def _mixed(step: Transformer, sources: Sequence[Source], matrix: Floats, offset:
     kind = type(step).__name__
     if not (np.isfinite(matrix).all() and np.isfinite(offset).all()):
         raise NotOpenedError(f"{kind} with numbers that are not finite")
-    whole = LinearMap.of(sources, kind)
-    weights, offsets = whole.matrix @ matrix, whole.offset @ matrix + offset
-    columns = tuple(whole.columns)
-    return [Combination(kind, columns, weights[:, k], float(offsets[k])) for k in range(weights.shape[1])]
+    columns, before, shift = _linear_map(sources, kind)
+    weights, offsets = before @ matrix, shift @ matrix + offset
+    return [Combination(kind, tuple(columns), weights[:, k], float(offsets[k])) for k in range(weights.shape[1])]

@@ -16,7 +16,7 @@ from scipy.sparse import issparse
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Link, NotOpenedError, Structure
 from mlflow_cf_flavors.boosting import lightgbm_trees, without
-from mlflow_cf_flavors.sklearn.columns import names_after, transformed
+from mlflow_cf_flavors.sklearn.columns import through, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
 from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns, unmixed
 from mlflow_cf_flavors.sklearn.trees import FORESTS
@@ -76,11 +76,7 @@ def _found(estimator: Estimator) -> Estimator:
 
 
 def _pipeline(model: Estimator, table: _Input) -> Sums:
-    sources, names = table.sources, table.names
-    for _, step in model.steps[:-1]:
-        before = len(sources)
-        sources = transformed(step, sources, names)
-        names = names_after(step, names, before, len(sources))
+    sources, names = through([step for _, step in model.steps[:-1]], table.sources, table.names)
     last = _found(model.steps[-1][1])
     sparse = type(last).__module__.startswith("xgboost") and issparse(model[:-1].transform(table.rows[:1]))
     return _sums(last, _Input(sources, names, table.rows, sparse))

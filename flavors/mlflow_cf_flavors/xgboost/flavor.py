@@ -26,14 +26,13 @@ from mlflow_cf.model import OpenModel, ScoreKind
 from mlflow_cf_flavors.answers import (
     ClearScore,
     Floats,
-    Labels,
     LargestScore,
+    OwnAnswers,
     check_answers,
     check_classes,
     check_columns,
     check_output,
     margins,
-    name_of,
     plain_labels,
     shares,
 )
@@ -86,7 +85,9 @@ def save(
         raise InputError("model", fact, "fit it with NaN for missing values and leave missing= out")
     if not _is_its_own(model):
         fix = "log it with mlflow.xgboost.log_model(model, name='model') and pass the model_uri of what it returns"
-        raise InputError("model", f"{name_of(model)} is no class of XGBoost's, which others could not import", fix)
+        raise InputError(
+            "model", f"{type(model).__name__} is no class of XGBoost's, which others could not import", fix
+        )
     mlflow.xgboost.save_model(
         model, str(path), signature=signature, pip_requirements=pip_requirements, model_format="ubj"
     )
@@ -100,7 +101,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     """
     trained = _booster(model)
     objective = _objective(trained)
-    regression = _is_regression(model, objective)
+    regression = objective.startswith(_VALUES) if _is_booster(model) else not hasattr(model, "classes_")
     check_output(model, output, regression=regression)
     private = _one_thread(model)
     ask = _ask(private, trained)
@@ -185,10 +186,11 @@ def _open_classifier(model: Model, ask: _Ask, objective: str) -> OpenModel:
         # The library's classifier compares its booster's answer with 0.5, even a margin.
         scores, classes = _Scores(ask, objective, threshold=0.5), plain_labels(model.classes_)
         check_classes(model, classes)
-        labels = Labels(model.predict, columns.table)
+        labels = OwnAnswers(model.predict, columns.table)
         both = ClearScore(labels, scores, classes) if _is_its_own(model) else None
         return OpenModel(MLFLOW_FLAVOR, classes, labels, scores, kind, columns.names, both=both)
-    scores, classes = _Scores(ask, objective, threshold=0.0), tuple(range(max(2, _config(model).n_classes)))
+    known = int(_learner(model)["learner_model_param"]["num_class"])
+    scores, classes = _Scores(ask, objective, threshold=0.0), tuple(range(max(2, known)))
     decide, notes = LargestScore(scores, classes), _rounds_note(model)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, kind, columns.names, notes, decide.both)
 
@@ -202,7 +204,7 @@ def _rounds_note(booster: Booster) -> tuple[str, ...]:
 
 def _ask(model: Model, trained: Booster) -> _Ask:
     """Return how to ask `model`, the private copy of the one that was `trained`."""
-    name = _config(trained).name
+    name = _learner(trained)["gradient_booster"]["name"]
     columns = BoosterColumns(tuple(trained.feature_names or ()), _levels(trained))
     if _is_booster(model):
         # On a dart booster the two ways of scoring differ in the last bit, and MLflow uses the matrix.
@@ -224,7 +226,7 @@ def _one_thread(model: Model) -> Model:
         private = copy.deepcopy(model)
     except Exception as error:
         fix = "drop its callbacks first: model.set_params(callbacks=None)"
-        raise InputError("model", f"{name_of(model)} cannot be copied ({type(error).__name__})", fix) from error
+        raise InputError("model", f"{type(model).__name__} cannot be copied ({type(error).__name__})", fix) from error
     if _is_booster(private):
         private.set_param({"nthread": 1})
         return private
@@ -238,46 +240,26 @@ def _booster(model: Model) -> Booster:
         booster: Booster = model if _is_booster(model) else model.get_booster()
         booster.num_boosted_rounds()
     except ValueError as error:  # scikit-learn's NotFittedError, or XGBoostError of an empty Booster
-        raise InputError("model", f"{name_of(model)} is not fitted", "fit or train it first") from error
+        raise InputError("model", f"{type(model).__name__} is not fitted", "fit or train it first") from error
     return booster
 
 
-@dataclass(frozen=True)
-class _Config:
-    """What a booster says about itself: gbtree, dart or gblinear; objective; numbers of classes and targets."""
-
-    name: str
-    objective: str
-    n_classes: int
-    n_targets: int
-
-
-def _config(booster: Booster) -> _Config:
-    learner = json.loads(booster.save_config())["learner"]
-    sizes = learner["learner_model_param"]
-    return _Config(
-        learner["gradient_booster"]["name"],
-        learner["objective"]["name"],
-        int(sizes["num_class"]),
-        int(sizes.get("num_target", 1)),
-    )
+def _learner(booster: Booster) -> dict[str, Any]:
+    """Return what a booster says about itself: its kind (gbtree, dart or gblinear), objective and sizes."""
+    learner: dict[str, Any] = json.loads(booster.save_config())["learner"]
+    return learner
 
 
 def _objective(booster: Booster) -> str:
     """Return the objective; InputError if it gives no label or number per row."""
-    config = _config(booster)
-    if config.n_targets > 1:
-        raise InputError("model", f"answers {config.n_targets} values per row", "wrap one model per output")
-    if not config.objective.startswith(_VALUES) and config.objective not in _LABELS:
-        fact = f"its objective {config.objective} ranks rows or estimates survival; it gives no label or value per row"
+    learner = _learner(booster)
+    targets, objective = int(learner["learner_model_param"].get("num_target", 1)), str(learner["objective"]["name"])
+    if targets > 1:
+        raise InputError("model", f"answers {targets} values per row", "wrap one model per output")
+    if not objective.startswith(_VALUES) and objective not in _LABELS:
+        fact = f"its objective {objective} ranks rows or estimates survival; it gives no label or value per row"
         raise InputError("model", fact, "wrap a classifier or regressor, or a function of it with output=")
-    return config.objective
-
-
-def _is_regression(model: Model, objective: str) -> bool:
-    if _is_booster(model):
-        return objective.startswith(_VALUES)
-    return not hasattr(model, "classes_")
+    return objective
 
 
 def _is_its_own(model: object) -> bool:

@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.structures.kernels.restrict import allow, narrow
+from mlflow_cf.structures.kernels.restrict import advance, allow
 from mlflow_cf.structures.kernels.trees import (
     CUT,
     FEATURE,
@@ -23,17 +23,16 @@ from mlflow_cf.structures.kernels.trees import (
     Branches,
     Nodes,
     Trees,
-    copy,
     is_set,
     room_for,
 )
 
 
 class BoxQuery(NamedTuple):
-    """Arguments: a box of rows, and what is reset.
+    """A box of rows, and what is reset in them.
 
     Attributes:
-        flags: (cells,) the cells of the box.
+        flags: (cells,) the cells of the box, at least one per feature.
         own: (d,) the cell that each feature is reset to; -1: it is not asked for.
         weights: (k,) of the raw scores.
     """
@@ -102,26 +101,14 @@ def _least_own(root: Any, feature: Any, first: Any, asked: BoxQuery, trees: Tree
         if tested < 0:
             low = min(low, _worth(nodes, node, first, asked.weights))
             at -= 1
-        elif tested == feature:
-            way[at, 1] = 2
-            if seen:
-                at -= 1
-            else:
-                right = 0 if _goes_left(nodes, node, branches, asked.own[feature]) else 1
-                at += 1
-                way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + right, 0
+        elif tested != feature:
+            at = advance(way, at, saved, branches, work.below, nodes)
+        elif seen:
+            at -= 1
         else:
-            if seen:
-                copy(branches, saved + at, tested)
-            else:
-                copy(branches, tested, saved + at)
-            if seen == 2:
-                at -= 1
-                continue
-            way[at, 1] += 1
-            if narrow(branches, work.below, nodes, node, seen == 0):
-                at += 1
-                way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + seen, 0
+            right = 0 if _goes_left(nodes, node, branches, asked.own[feature]) else 1
+            way[at, 1], at = 2, at + 1
+            way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + right, 0
     return low
 
 
@@ -171,26 +158,16 @@ def _note_tree(tree: int, asked: BoxQuery, trees: Trees, work: GainWorkspace) ->
             _note_leaf(at, leaves, _worth(nodes, node, first, asked.weights), asked, trees, work)
             at -= 1
             continue
-        if seen:
-            copy(branches, features + at, feature)
-            if work.parted[feature] == at:
-                work.parted[feature] = -1
-        else:
-            copy(branches, feature, features + at)
-        if seen == 2:
-            at -= 1
-            continue
-        way[at, 1] += 1
-        if narrow(branches, work.below, nodes, node, seen == 0):
-            child = np.int64(nodes.tests[node, LEFT])
-            if asked.own[feature] >= 0 and work.parted[feature] < 0:
-                left = _goes_left(nodes, node, branches, asked.own[feature])
-                if left != (seen == 0):
-                    root = child + (0 if left else 1)
-                    work.low[feature] = _least_own(root, feature, first, asked, trees, work)
-                    work.parted[feature] = at
-            at += 1
-            way[at, 0], way[at, 1] = child + seen, 0
+        if seen and work.parted[feature] == at:
+            work.parted[feature] = -1
+        onwards = advance(way, at, features, branches, work.below, nodes)
+        if onwards > at and asked.own[feature] >= 0 and work.parted[feature] < 0:
+            left = _goes_left(nodes, node, branches, asked.own[feature])
+            if left != (seen == 0):
+                root = np.int64(nodes.tests[node, LEFT]) + (0 if left else 1)
+                work.low[feature] = _least_own(root, feature, first, asked, trees, work)
+                work.parted[feature] = at
+        at = onwards
     return leaves
 
 
@@ -224,23 +201,17 @@ def gain_trees(asked: BoxQuery, trees: Trees, work: GainWorkspace, found: Array)
             found[number] = np.inf
 
 
-def gains_of(flags: Array, own: Array, weights: Array, trees: Trees) -> tuple[Array, Array]:
+def gains_of(asked: BoxQuery, trees: Trees) -> tuple[Array, Array]:
     """Return lower bounds on the gain of resetting a feature from each allowed cell, over the rows of a box.
-
-    Args:
-        flags: (cells,) the cells of the box, at least one per feature.
-        own: (d,) the cell that each feature is reset to; -1: it is not asked for.
-        weights: (k,) of the raw scores.
-        trees: the ensemble.
 
     Returns:
         The gain (allowed cells,), inf where no tree loses; and which number each cell has there (cells + 1,).
     """
     features, levels = len(trees.features.ordered), trees.deepest + 1
-    allowed = int(flags.sum())
+    allowed = int(asked.flags.sum())
     work = GainWorkspace(
         *room_for(features + 2 * levels, trees.features),
-        below=np.empty(len(flags) + 1, dtype=np.int64),
+        below=np.empty(len(asked.flags) + 1, dtype=np.int64),
         way=np.empty((levels, 2), dtype=np.int64),
         own_way=np.empty((levels, 2), dtype=np.int64),
         parted=np.empty(features, dtype=np.int64),
@@ -251,5 +222,5 @@ def gains_of(flags: Array, own: Array, weights: Array, trees: Trees) -> tuple[Ar
         loses=np.empty(allowed, dtype=np.bool_),
     )
     found = np.empty(allowed)
-    gain_trees(BoxQuery(flags, own, weights), trees, work, found)
+    gain_trees(asked, trees, work, found)
     return found, work.below

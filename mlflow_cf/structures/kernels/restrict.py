@@ -221,6 +221,28 @@ def allow(flags: Array, branches: Branches, below: Array) -> None:
 
 
 @inner
+def advance(way: Array, at: int, saved: int, branches: Branches, below: Array, nodes: Nodes) -> int:
+    """Take the next step from an inner node of a depth-first walk over reachable nodes; return the level it leads to.
+
+    `way` (levels, 2) has the nodes on the path, and how many of their children were visited. The cells that the node
+    `way[at]` parts are kept in branch `saved + at` from before its test.
+    """
+    node, seen = way[at, 0], way[at, 1]
+    feature = np.int64(nodes.tests[node, FEATURE])
+    if seen:
+        copy(branches, saved + at, feature)
+    else:
+        copy(branches, feature, saved + at)
+    if seen == 2:
+        return at - 1
+    way[at, 1] += 1
+    if not narrow(branches, below, nodes, node, seen == 0):
+        return at
+    way[at + 1, 0], way[at + 1, 1] = nodes.tests[node, LEFT] + seen, 0
+    return at + 1
+
+
+@inner
 def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Array, ends: Array) -> None:
     """Write the least and the largest reachable leaf values of a tree into `ends` (2, width)."""
     nodes, first = trees.nodes, trees.features.ordered.size
@@ -228,26 +250,15 @@ def _extremes(tree: int, branches: Branches, below: Array, trees: Trees, way: Ar
         ends[0, place], ends[1, place] = np.inf, -np.inf
     at = 0
     way[0, 0], way[0, 1] = nodes.roots[tree], 0
-    while at >= 0:  # way[at]: a node, and how many of its children were visited
-        node, seen = way[at, 0], way[at, 1]
-        feature = np.int64(nodes.tests[node, FEATURE])
-        if feature < 0:
-            for place in range(ends.shape[1]):
-                value = np.float64(nodes.value[node, place])
-                ends[0, place], ends[1, place] = min(ends[0, place], value), max(ends[1, place], value)
-            at -= 1
+    while at >= 0:
+        node = way[at, 0]
+        if nodes.tests[node, FEATURE] >= 0:
+            at = advance(way, at, first, branches, below, nodes)
             continue
-        if seen:
-            copy(branches, first + at, feature)
-        if seen == 2:
-            at -= 1
-            continue
-        if not seen:
-            copy(branches, feature, first + at)
-        way[at, 1] += 1
-        if narrow(branches, below, nodes, node, seen == 0):
-            at += 1
-            way[at, 0], way[at, 1] = nodes.tests[node, LEFT] + seen, 0
+        for place in range(ends.shape[1]):
+            value = np.float64(nodes.value[node, place])
+            ends[0, place], ends[1, place] = min(ends[0, place], value), max(ends[1, place], value)
+        at -= 1
 
 
 class BoundWorkspace(NamedTuple):

@@ -1,8 +1,11 @@
-"""Linear models and networks: the first layer becomes a table over levels and numbers, the others stay dense."""
+"""Linear models and networks: the first layer becomes a table over levels and numbers, the others stay dense.
+
+Their bounds on boxes are sums of column-wise extremes for a linear model, and propagated bounds for a network.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -12,24 +15,48 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures.kernels.dense import (
+    MOST,
     First,
+    Last,
+    add_ends,
     add_swept,
     first_bounds,
     first_sums,
     lines_above,
     sums_without,
+    sweep_rectified,
     value_sums,
 )
-from mlflow_cf.structures.kernels.rectified import MOST, Last, sweep_rectified
-from mlflow_cf.structures.layers.activations import ACTIVATIONS, Activation, folded
-from mlflow_cf.structures.layers.boxes import LayerBoxes, LinearBoxes
-from mlflow_cf.structures.layers.columns import Column, NotOpenedError
-from mlflow_cf.structures.layers.encoded import Source, ends_of, entries_of, key_of, merged
-from mlflow_cf.structures.parts import Dense
+from mlflow_cf.structures.layers.columns import (
+    Column,
+    IntervalColumn,
+    LevelColumn,
+    NotOpenedError,
+    NumberColumn,
+    value_of_missing,
+)
+from mlflow_cf.structures.parts import Activation, Choice, Dense, Number
 from mlflow_cf.structures.structure import Encoded, Flags, Link
+from mlflow_cf.structures.trees.cells import Lookup, last_values
 
 _CELLS = 1 << 16  # floats that go through the later layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
+
+
+def _logistic(sums: Floats) -> Floats:
+    sums *= 0.5
+    np.tanh(sums, out=sums)  # several times as fast as expit
+    sums *= 0.5
+    sums += 0.5
+    return sums
+
+
+# layers with "identity" between them are folded into one
+ACTIVATIONS: dict[Activation, Callable[[Floats], Floats]] = {
+    "relu": lambda sums: np.maximum(sums, 0.0, out=sums),
+    "logistic": _logistic,
+    "tanh": lambda sums: np.tanh(sums, out=sums),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,11 +92,11 @@ class Layers:
     ) -> Layers:
         """Compile layers whose first one takes `columns` in order."""
         if activation == "identity":
-            weights, biases = folded(weights, biases)
+            weights, biases = _folded(weights, biases)
         alike: list[dict[object, list[tuple[Column, Floats]]]] = [{} for _ in range(len(space))]
         for column, row in zip(columns, weights[0], strict=True):
-            alike[column.feature].setdefault(key_of(column), []).append((column, row))
-        parts = [[merged(group) for group in groups.values()] for groups in alike]
+            alike[column.feature].setdefault(_key_of(column), []).append((column, row))
+        parts = [[_merged(group) for group in groups.values()] for groups in alike]
         sources = tuple(tuple(source for source, _, _ in entries) for entries in parts)
         tables = [table for entries in parts for _, table, _ in entries]
         first = First(
@@ -103,8 +130,13 @@ class Layers:
         return entries
 
     def ends(self, column: int) -> Floats | None:
-        """Return the ends of the intervals of a number; None if it also enters as a number."""
-        return ends_of(self.sources[column])
+        """Return the ends, ascending, of the intervals of a raw number; None if it also enters as a number."""
+        sources = self.sources[column]
+        if any(isinstance(source, NumberColumn) for source in sources):
+            return None
+        intervals = (source for source in sources if isinstance(source, IntervalColumn))
+        cuts = [last_values(source.number, source.cuts, narrow=False) for source in intervals]
+        return np.unique(np.concatenate([*cuts, [np.inf]]))
 
     def ordered(self, column: int) -> bool:
         """Return False: numbers are not only compared."""
@@ -117,10 +149,10 @@ class Layers:
         Raises:
             NotOpenedError: no formula describes how some number is encoded.
         """
-        found = entries_of(self.sources, self.first)
-        if found is None:
-            raise NotOpenedError("a number that is transformed in a way that is no formula")
-        return (Dense(found, self.first.bias, self.weights, self.biases, self.activation, self.link),)
+        places = zip(self.first.start.tolist(), self.first.levels.tolist(), strict=True)
+        rows = iter([self.first.table[start : start + levels + 2] for start, levels in places])
+        entries = tuple(tuple(_entry(source, next(rows)) for source in sources) for sources in self.sources)
+        return (Dense(entries, self.first.bias, self.weights, self.biases, self.activation, self.link),)
 
     def sums(self, entries: Sequence[Encoded]) -> Floats:
         """Return the raw scores (m, k) of rows with entries (m, width) per column."""
@@ -286,6 +318,131 @@ class Layers:
                 last = self._last(sums.reshape(-1, others.shape[1]))
                 totals[row : row + step, start : start + many] = last.reshape(*sums.shape[:2], -1)
         return totals
+
+
+@dataclass(frozen=True)
+class LevelCodes:
+    """Levels, whose codes are their entries."""
+
+    count: int
+
+    def encode(self, codes: Floats) -> Floats:
+        """Return the entries (n,) of raw codes (n,)."""
+        return codes
+
+
+# an interval column numbers its intervals
+Source = NumberColumn | IntervalColumn | LevelCodes
+
+
+def _key_of(column: Column) -> object:
+    """Return a key that is equal for encoded columns of one feature that are functions of the same entry."""
+    if isinstance(column, IntervalColumn):
+        return id(column.number), id(column.cuts)
+    return "levels" if isinstance(column, LevelColumn) else id(column)
+
+
+def _merged(group: Sequence[tuple[Column, Floats]]) -> tuple[Source, Floats, int]:
+    """Return the source of the entry of encoded columns with one key, its rows of the table and `First.levels`."""
+    rows = np.array([row for _, row in group], dtype=np.float64)
+    one = group[0][0]
+    if isinstance(one, NumberColumn):
+        return one, rows.sum(axis=0, keepdims=True), -1
+    tables = [column.table for column, _ in group if not isinstance(column, NumberColumn)]
+    levels = len(tables[0]) - 2
+    source: Source = LevelCodes(levels)
+    if isinstance(one, IntervalColumn):  # encoded as the numbers of its intervals, which are then like levels
+        source = replace(one, table=np.append(np.arange(len(one.cuts) + 1.0), np.nan))
+    return source, np.column_stack(tables) @ rows, levels
+
+
+def _entry(source: Source, rows: Floats) -> Number | Choice:
+    """Return the term of an entry with these rows of the table; a number has one row."""
+    if isinstance(source, LevelCodes):
+        return Choice(Lookup.of(np.append(np.arange(float(source.count)), np.inf)), rows)
+    if isinstance(source, IntervalColumn) and source.number.gap is None:
+        cuts, filled = last_values(source.number, source.cuts, narrow=False), value_of_missing(source)
+        return Choice(Lookup.of(np.append(cuts, np.inf), None if np.isnan(filled) else int(filled)), rows)
+    affine = source.affine if isinstance(source, NumberColumn) else None
+    if affine is None:
+        raise NotOpenedError("a number that is transformed in a way that is no formula")
+    return Number(affine, value_of_missing(source), rows[0])
+
+
+def _folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequence[Floats], Sequence[Floats]]:
+    """Return the product of layers without activation as one layer, weights and bias."""
+    whole, bias = weights[0], biases[0]
+    for later, more in zip(weights[1:], biases[1:], strict=True):
+        whole, bias = whole @ later, bias @ later + more
+    return [whole], [bias]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBoxes:
+    """Bounds of a linear model on boxes of one grid: exact, but for rounding.
+
+    Attributes:
+        bias: (k,) added to all rows.
+        added: (n, k) contribution of every value of the grid; finite.
+        starts: (d,) offset of every column in the n values.
+        slack: (k,) bound on rounding errors.
+    """
+
+    bias: Floats
+    added: Floats
+    starts: NDArray[np.intp]
+    slack: Floats
+
+    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
+        low, high = np.tile(self.bias, (2, len(masks), 1))
+        add_ends(np.ascontiguousarray(masks), self.added, self.starts, low, high)
+        return low - self.slack, high + self.slack
+
+    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
+        """Return bounds (g, k), (g, k) of a box with one group's columns confined; see `SupportsConfined`."""
+        found = []
+        for whole, some in zip(self._ends(mask), self._ends(mask & near), strict=True):
+            change = np.array([(some[list(columns)] - whole[list(columns)]).sum(axis=0) for columns in groups])
+            found.append(self.bias + whole.sum(axis=0) + change)
+        return found[0] - self.slack, found[1] + self.slack
+
+    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> Floats:
+        """Return (n,) the gain of resetting a column from each value; see `SupportsGains`."""
+        del mask  # columns do not interact
+        counts = np.diff(np.append(self.starts, len(self.added)))
+        gained: Floats = (self.added[np.repeat(own, counts)] - self.added) @ weights
+        return gained - 2 * self.slack @ np.abs(weights)
+
+    def _ends(self, mask: Flags) -> tuple[Floats, Floats]:
+        """Return least and largest contributions (d, k) of every column; inf and -inf if it has no value."""
+        allowed = mask[:, None]
+        low: Floats = np.minimum.reduceat(np.where(allowed, self.added, np.inf), self.starts, axis=0)
+        high: Floats = np.maximum.reduceat(np.where(allowed, self.added, -np.inf), self.starts, axis=0)
+        return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class LayerBoxes:
+    """Bounds of a network on boxes of one grid, propagated for each box.
+
+    Attributes:
+        bounds_of: bounds raw scores, given the entries of all columns, concatenated, and the number of values of each.
+        entries: entries of all n values, concatenated; choices: (entries,) the value that each belongs to.
+        starts: (d,) offset of every column in the n values.
+    """
+
+    bounds_of: Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
+    entries: Floats
+    choices: NDArray[np.intp]
+    starts: NDArray[np.intp]
+
+    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
+        """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
+        counts = np.add.reduceat(masks, self.starts, axis=1, dtype=np.intp)
+        pairs = zip(masks, counts, strict=True)
+        found = [self.bounds_of(self.entries[mask[self.choices]], some) for mask, some in pairs]
+        return np.array([low for low, _ in found]), np.array([high for _, high in found])
 
 
 # OpenBLAS starts threads beyond so many multiplications (its SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).

@@ -27,6 +27,7 @@ from mlflow_cf.structures.trees.forest import Forest, Ints
 
 Nodes = NDArray[np.intp]
 Table = NDArray[np.bool_]
+LARGEST = np.finfo(np.float64).max
 MOST_ENTRIES = 2**24  # of the tables of one feature; they are made for few tests, or few cells
 
 
@@ -99,7 +100,9 @@ class Tests:
         cut, test = np.zeros_like(feature), np.full_like(feature, -1)
         lookups: list[Lookup] = []
         tables: list[Table] = []
-        for number, nodes in enumerate(_nodes_of(feature, len(space))):
+        order = np.argsort(feature, kind="stable")
+        of_features = np.split(order, feature[order].searchsorted(np.arange(len(space) + 1)))[1:-1]
+        for number, nodes in enumerate(of_features):
             raw = space.features[number]
             if raw.numeric and _is_ordered(forest, columns, nodes):
                 lookup, cut[nodes] = _cuts(forest, columns, nodes)
@@ -113,13 +116,10 @@ class Tests:
                 test[nodes] = rows + sum(map(len, tables))
                 tables.append(table)
             lookups.append(lookup)
-        return cls(tuple(lookups), feature, cut, test, _stacked(tables))
-
-
-def _nodes_of(feature: Ints, count: int) -> list[Nodes]:
-    """Return the nodes that test each of `count` features."""
-    order = np.argsort(feature, kind="stable")
-    return np.split(order, feature[order].searchsorted(np.arange(count + 1)))[1:-1]
+        most = max((table.shape[1] for table in tables), default=1)
+        wide = [np.pad(table, ((0, 0), (0, most - table.shape[1]))) for table in tables]
+        goes_left = np.concatenate(wide) if wide else np.zeros((1, most), dtype=np.bool_)
+        return cls(tuple(lookups), feature, cut, test, goes_left)
 
 
 def _is_ordered(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> bool:
@@ -159,21 +159,16 @@ def _points(forest: Forest, columns: Sequence[Column], nodes: Nodes) -> Floats:
         column, mine = columns[number], nodes[forest.column[nodes] == number]
         if isinstance(column, IntervalColumn):
             points.append(last_values(column.number, column.cuts, narrow=False))
-        else:
-            points += _points_of_number(forest, column, mine)
+            continue
+        compare = mine if forest.subsets is None else mine[forest.subsets.row[mine] < 0]
+        points.append(_last(forest, column, forest.limits(compare)))
+        if forest.subsets is not None and len(compare) < len(mine):
+            points.append(_last(forest, column, forest.ends(forest.subsets)))
+        if isinstance(column, NumberColumn) and column.gap is not None:
+            gap = np.array([np.nextafter(column.gap[0], -np.inf), column.gap[1]])
+            points.append(last_values(column, gap, narrow=False))
     found = np.unique(np.concatenate(points))
     return found[np.isfinite(found)]
-
-
-def _points_of_number(forest: Forest, column: Column, nodes: Nodes) -> list[Floats]:
-    compare = nodes if forest.subsets is None else nodes[forest.subsets.row[nodes] < 0]
-    points = [_last(forest, column, forest.limits(compare))]
-    if forest.subsets is not None and len(compare) < len(nodes):
-        points.append(_last(forest, column, forest.ends(forest.subsets)))
-    if isinstance(column, NumberColumn) and column.gap is not None:
-        gap = np.array([np.nextafter(column.gap[0], -np.inf), column.gap[1]])
-        points.append(last_values(column, gap, narrow=False))
-    return points
 
 
 def _tests(forest: Forest, columns: Sequence[Column], nodes: Nodes, cuts: Floats) -> tuple[Table, Nodes]:
@@ -186,34 +181,17 @@ def _tests(forest: Forest, columns: Sequence[Column], nodes: Nodes, cuts: Floats
         raise NotOpenedError(f"{len(distinct):,} tests that tell {len(cuts):,} values apart")
     table = np.empty((len(distinct), len(cuts) + 1), dtype=np.bool_)
     for number in np.unique(distinct[:, 0]).astype(np.intp).tolist():
-        mine = np.flatnonzero(distinct[:, 0] == number)
-        with np.errstate(over="ignore", invalid="ignore"):  # the last cell is represented by the largest float
-            values = forest.seen(columns[number].encode(_one_per_cell(columns[number], cuts)))
+        mine, column = np.flatnonzero(distinct[:, 0] == number), columns[number]
+        beyond = float(len(cuts) - 1) if isinstance(column, LevelColumn) else LARGEST
+        codes = np.concatenate([cuts[:-1], [beyond, np.nan]])  # the largest code of every cell, then a missing value
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = forest.seen(column.encode(codes))
         compared, looked_up = mine[distinct[mine, 3] < 0], mine[distinct[mine, 3] >= 0]
         table[compared] = values <= distinct[compared, 1:2]
         if forest.subsets is not None:
             table[looked_up] = forest.subsets.goes_left(values, distinct[looked_up, 3].astype(np.intp))
         table[mine] = np.where(np.isnan(values), distinct[mine, 2:3] > 0, table[mine])
     return table, rows.ravel()
-
-
-def _one_per_cell(column: Column, cuts: Floats) -> Floats:
-    """Return the largest raw code of every cell, then a missing value."""
-    beyond = float(len(cuts) - 1) if isinstance(column, LevelColumn) else np.finfo(np.float64).max
-    return np.concatenate([cuts[:-1], [beyond, np.nan]])
-
-
-def _stacked(tables: Sequence[Table]) -> Table:
-    stacked = np.zeros((sum(map(len, tables)) or 1, max((t.shape[1] for t in tables), default=1)), dtype=np.bool_)
-    start = 0
-    for table in tables:
-        stacked[start : start + len(table), : table.shape[1]] = table
-        start += len(table)
-    return stacked
-
-
-LARGEST = np.finfo(np.float64).max
-_BITS = np.int64(2**63 - 1)
 
 
 def last_values(number: Column, limits: Floats, *, narrow: bool) -> Floats:
@@ -238,12 +216,12 @@ def last_values(number: Column, limits: Floats, *, narrow: bool) -> Floats:
 
     none, every = ~passes(np.full_like(limits, -LARGEST)), passes(np.full_like(limits, LARGEST))
     # bisect over the bits of floats read as integers, which have the same order
-    low, high = _ordered(np.full_like(limits, -LARGEST)), _ordered(np.full_like(limits, LARGEST))
+    low, high = (_flipped(np.full_like(limits, end).view(np.int64)) for end in (-LARGEST, LARGEST))
     for _ in range(64):
         middle = (low >> 1) + (high >> 1) + (low & high & 1)
-        left = passes(_floats(middle))
+        left = passes(_flipped(middle).view(np.float64))
         low, high = np.where(left, middle, low), np.where(left, high, middle)
-    return np.where(none, -np.inf, np.where(every, np.inf, _floats(low)))
+    return np.where(none, -np.inf, np.where(every, np.inf, _flipped(low).view(np.float64)))
 
 
 def _last_narrow(limits: Floats) -> Floats:
@@ -259,10 +237,6 @@ def _last_narrow(limits: Floats) -> Floats:
     return np.where(below == np.inf, np.inf, np.where(passes, middle, np.nextafter(middle, -np.inf)))
 
 
-def _ordered(values: Floats) -> NDArray[np.int64]:
-    bits = values.view(np.int64)
-    return bits ^ ((bits >> 63) & _BITS)
-
-
-def _floats(ordered: NDArray[np.int64]) -> Floats:
-    return (ordered ^ ((ordered >> 63) & _BITS)).view(np.float64)
+def _flipped(bits: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the bits of floats as integers of the same order, or turn these back."""
+    return bits ^ ((bits >> 63) & np.int64(2**63 - 1))
