@@ -286,7 +286,6 @@ def _certified(judge: Decides, verified_row: VerifiedRow, proving: Proving, rows
         verified = yield from _verify_candidates(judge, task, verified_row.candidates, proving)
 
 
-<<<<<<< HEAD
 def _why_fewer(task: RowTask, verified: VerifiedAnswers) -> str:
     budget, variety = task.budget, task.problem.variety
     if budget.cut:
@@ -299,13 +298,6 @@ def _why_fewer(task: RowTask, verified: VerifiedAnswers) -> str:
     return f"{len(verified.rows)} of {task.problem.count} counterfactuals asked for: {why}"
 
 
-def _is_open(cut: str, verified: VerifiedAnswers) -> bool:
-    """Whether there may be nearer answers: what a proof leaves open, or what depends on how fast the machine was."""
-    return set(verified.proofs) != {"optimal"} and (cut == "clock" or bool(verified.proofs))
-
-
-=======
->>>>>>> cut-req
 def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
     """Return what is said of a row by what is known of it so far.
 
@@ -320,11 +312,9 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
         reasons = [verified.note.reason] if verified.note else []
-        proofs, variety = verified.proofs, task.problem.variety
+        proofs = verified.proofs
         if len(verified.rows) < task.problem.count:
-            nothing = nothing_else(variety.min_difference, near=variety.near, proved=verified.exhausted)
-            why = stopped(budget.cut, budget.used) if budget.cut else nothing
-            reasons.append(fewer(len(verified.rows), task.problem.count, why))
+            reasons.append(_why_fewer(task, verified))
         elif budget.cut and set(proofs) != {"optimal"} and (budget.cut == "clock" or proofs):
             # what a proof leaves open, or what depends on how fast the machine was: there may be nearer ones
             reasons.append(hurried(budget.cut, budget.used))
@@ -341,14 +331,9 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
     if reason:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
     untried = not budget.used and not len(candidates.rows)
-<<<<<<< HEAD
-    nothing = no_row_left(task.problem) if untried and not briefly else ""
-    nothing = nothing or f"no counterfactual among {budget.used:,} rows tried"
-    return Answer("not_found", nothing, diagnostics=diagnostics)
-=======
     reason = no_row_left(task.problem) if untried and not briefly else ""
-    return Answer("not_found", reason or none_among(budget.used), diagnostics=diagnostics)
->>>>>>> cut-req
+    reason = reason or f"no counterfactual among {budget.used:,} rows tried"
+    return Answer("not_found", reason, diagnostics=diagnostics)
 
 
 T = TypeVar("T")
