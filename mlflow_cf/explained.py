@@ -313,16 +313,6 @@ class ExplainedModel:
         codes = self.bound_policy.background[:TRIED]
         self.bound_policy.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
 
-    def _tried_within(self, query: Query, explainer: AnyExplainer, seconds: float, *, certified: bool) -> float:
-        """Try what a request with so many seconds may need for the first time; return the seconds it has left."""
-        if not self.searches.has(explainer):
-            return seconds
-        trial, own = partial(self._try, explainer, certified), explainer == self.explainer
-        left = self.warmth.left(explainer, trial, seconds, certified=certified, free=own)
-        if query.count > 1 or query.constraints.model_fields_set:  # harder than what the policy alone asks for
-            self.warmth.once("proofs", self._try_proofs)
-        return left
-
     @property
     def _target(self) -> BoundTarget:
         return BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
@@ -341,7 +331,13 @@ class ExplainedModel:
         self.policy.privacy.check_together(query.constraints)
         check_rows_kept(explainer, self.policy.privacy)
         certified, opened = query.certify or self.policy.certify, self.context.required.structure is not None
-        if caller.seconds is not None and not caller.trial and query.explain != "none" and opened:
-            caller = caller._replace(seconds=self._tried_within(query, explainer, caller.seconds, certified=certified))
+        trying = opened and not caller.trial and query.explain != "none"
+        if caller.seconds is not None and trying and self.searches.has(explainer):
+            # what a request may need for the first time is tried before it, in a part of its own seconds
+            trial, own = partial(self._try, explainer, certified), explainer == self.explainer
+            left = self.warmth.left(explainer, trial, caller.seconds, certified=certified, free=own)
+            caller = caller._replace(seconds=left)
+            if query.count > 1 or query.constraints.model_fields_set:  # harder than what the policy alone asks for
+                self.warmth.once("proofs", self._try_proofs)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.context.request(query, explainer, caller, others, elsewhere), X)
