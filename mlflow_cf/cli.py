@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -70,7 +70,8 @@ def explain(
 ) -> None:
     """Explain the rows of a file."""
     with _friendly_errors():
-        _check_written(output_path)
+        if output_path is not None and output_path.suffix not in (".csv", ".parquet"):
+            raise click.BadParameter(f"{output_path.name} is none of .csv, .parquet", param_hint="--output-path")
         rows = _read_rows(input_path)
         asked = _read_query(query)
         explained = load_model(model_uri)
@@ -78,7 +79,9 @@ def explain(
         answers = explained.request(rows.reset_index(drop=True), {"counterfactual": asked})
     kept = [number for number, answer in enumerate(answers) if not only or answer.status in only]
     if output_path is not None:
-        _write_rows(answers.to_table(kept), output_path)
+        table = answers.to_table(kept)
+        write = table.to_csv if output_path.suffix == ".csv" else table.to_parquet
+        write(output_path, index=False)
     elif as_json:
         click.echo(json.dumps([answers[number].to_dict() for number in kept], allow_nan=False, indent=1))
         return
@@ -198,22 +201,19 @@ def replay(trace_id: str, model_uri: str | None, rows: Path | None, *, as_json: 
 def warm(cache: Path | None) -> None:
     """Compile all kernels ahead, so that no server has to; for the build of an image."""
     if cache is not None:
-        _warm_into(cache.resolve())
+        # in another process: numba takes its folder from the environment, when it is imported
+        again = [sys.executable, "-c", "from mlflow_cf.cli import main; main(['warm'])"]
+        cache = cache.resolve()
+        done = subprocess.run(again, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)}, check=False)  # noqa: S603  our own
+        if done.returncode:
+            sys.exit(done.returncode)
+        click.echo(f"a server finds them with NUMBA_CACHE_DIR={cache} in its environment")
         return
     if kept_in() is None:
         raise click.ClickException("nothing can be kept: no folder can be written to; name one with --cache")
-    for warmed in warm_all():
-        click.echo(f"{warmed.name}: {warmed.seconds:.1f} s")
+    for name, seconds in warm_all():
+        click.echo(f"{name}: {seconds:.1f} s")
     click.echo(f"kept in {kept_in()} and beside it")
-
-
-def _warm_into(cache: Path) -> None:
-    """Do it in another process: numba takes its folder from the environment, when it is imported."""
-    again = [sys.executable, "-c", "from mlflow_cf.cli import main; main(['warm'])"]
-    done = subprocess.run(again, env={**os.environ, "NUMBA_CACHE_DIR": str(cache)}, check=False)  # noqa: S603  our own
-    if done.returncode:
-        sys.exit(done.returncode)
-    click.echo(f"a server finds them with NUMBA_CACHE_DIR={cache} in its environment")
 
 
 def _proof(found: dict[str, Any]) -> str:
@@ -236,28 +236,13 @@ def _friendly_errors() -> Iterator[None]:
 
 
 def _read_rows(path: Path, hint: str = "--input-path") -> pd.DataFrame:
+    readers: dict[str, Callable[[Path], pd.DataFrame]]
+    readers = {".csv": pd.read_csv, ".json": pd.read_json, ".parquet": pd.read_parquet}
     if not path.is_file():
         raise click.BadParameter(f"there is no file {str(path)!r}", param_hint=hint)
-    match path.suffix:
-        case ".csv":
-            return pd.read_csv(path)
-        case ".json":
-            return pd.read_json(path)
-        case ".parquet":
-            return pd.read_parquet(path)
-    raise click.BadParameter(f"{path.name} is none of .csv, .json, .parquet", param_hint=hint)
-
-
-def _check_written(path: Path | None) -> None:
-    if path is not None and path.suffix not in (".csv", ".parquet"):
-        raise click.BadParameter(f"{path.name} is none of .csv, .parquet", param_hint="--output-path")
-
-
-def _write_rows(table: pd.DataFrame, path: Path) -> None:
-    if path.suffix == ".csv":
-        table.to_csv(path, index=False)
-    else:
-        table.to_parquet(path, index=False)
+    if path.suffix not in readers:
+        raise click.BadParameter(f"{path.name} is none of {', '.join(readers)}", param_hint=hint)
+    return readers[path.suffix](path)
 
 
 def _read_query(text: str) -> dict[str, Any]:

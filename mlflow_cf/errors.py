@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
 from traceback import extract_tb
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE, INVALID_STATE
@@ -20,7 +20,21 @@ LONGEST_COMPARED: Final = 64  # characters of each
 
 
 class CounterfactualError(MlflowException):
-    """Base of every error of this package; MLflow's server turns it into a reply without a stack trace."""
+    """Base of every error of this package; MLflow's server turns it into a reply without a stack trace.
+
+    Attributes:
+        CODE: MLflow's code of such errors.
+    """
+
+    CODE: ClassVar[int]
+
+    def __init__(self, path: str, fact: str, fix: str = "") -> None:
+        self.path, self.fact, self.fix = path, fact, fix
+        path, fact, fix = _cut(path, PATH), _cut(fact, FACT), _cut(fix, FIX)
+        super().__init__(f"{path}: {fact}; {fix}" if fix else f"{path}: {fact}", error_code=self.CODE)
+
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+        return type(self), (self.path, self.fact, self.fix)
 
 
 class InputError(CounterfactualError, ValueError):
@@ -30,12 +44,7 @@ class InputError(CounterfactualError, ValueError):
     ``constraints.ranges.agee: not a feature; did you mean 'age'?``. Over HTTP it is a 400.
     """
 
-    def __init__(self, path: str, fact: str, fix: str = "") -> None:
-        self.path, self.fact, self.fix = path, fact, fix
-        super().__init__(_sentence(path, fact, fix), error_code=INVALID_PARAMETER_VALUE)
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), (self.path, self.fact, self.fix)
+    CODE = INVALID_PARAMETER_VALUE
 
 
 class InputErrors(InputError):
@@ -77,12 +86,7 @@ def raise_all(errors: Iterable[InputError]) -> None:
 class ArtifactError(CounterfactualError):
     """A saved explainer is incomplete, altered or from an unknown version."""
 
-    def __init__(self, path: str, fact: str, fix: str = "") -> None:
-        self.path, self.fact, self.fix = path, fact, fix
-        super().__init__(_sentence(path, fact, fix), error_code=INVALID_STATE)
-
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return type(self), (self.path, self.fact, self.fix)
+    CODE = INVALID_STATE
 
 
 def did_you_mean(word: object, known: Iterable[object], noun: str = "known") -> str:
@@ -111,11 +115,6 @@ def _type(value: object) -> str:
     if isinstance(value, bool):
         return "truth value"
     return "text" if isinstance(value, str) else "number"
-
-
-def _sentence(path: str, fact: str, fix: str) -> str:
-    path, fact, fix = _cut(path, PATH), _cut(fact, FACT), _cut(fix, FIX)
-    return f"{path}: {fact}; {fix}" if fix else f"{path}: {fact}"
 
 
 def _cut(text: str, most: int) -> str:

@@ -312,19 +312,6 @@ class ExplainedModel:
         codes = self.bound_policy.background[:TRIED]
         self.bound_policy.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
 
-    def _tried_within(self, query: Query, explainer: AnyExplainer, seconds: float, *, certified: bool) -> float:
-        """Try what a request with so many seconds may need for the first time; return the seconds it has left."""
-        if not self.searches.has(explainer):
-            return seconds
-        what, trial = (explainer.name, certified), partial(self._try, explainer, certified)
-        if explainer == self.explainer:
-            self.warmth.once(what, trial)
-        else:
-            seconds = self.warmth.left(what, trial, seconds)
-        if query.count > 1 or query.constraints.model_fields_set:  # harder than what the policy alone asks for
-            self.warmth.once("proofs", self._try_proofs)
-        return seconds
-
     @property
     def _target(self) -> BoundTarget:
         return BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
@@ -343,7 +330,15 @@ class ExplainedModel:
         self.policy.privacy.check_together(query.constraints)
         check_rows_kept(explainer, self.policy.privacy)
         certified, opened = query.certify or self.policy.certify, self.context.required.structure is not None
-        if caller.seconds is not None and not caller.trial and query.explain != "none" and opened:
-            caller = caller._replace(seconds=self._tried_within(query, explainer, caller.seconds, certified=certified))
+        trying = opened and not caller.trial and query.explain != "none"
+        if caller.seconds is not None and trying and self.searches.has(explainer):
+            # what a request may need for the first time is tried before it, in a part of its own seconds
+            what, trial = (explainer.name, certified), partial(self._try, explainer, certified)
+            if explainer == self.explainer:
+                self.warmth.once(what, trial)
+            else:
+                caller = caller._replace(seconds=self.warmth.left(what, trial, caller.seconds))
+            if query.count > 1 or query.constraints.model_fields_set:  # harder than what the policy alone asks for
+                self.warmth.once("proofs", self._try_proofs)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.context.request(query, explainer, caller, others, elsewhere), X)

@@ -26,7 +26,7 @@ from mlflow_cf.policy import (
     WhyNotAsked,
 )
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
-from mlflow_cf.validation import validated
+from mlflow_cf.validation import Model, validated
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 PlausibleSource = Plausible | Mapping[str, Any] | str | None
@@ -112,11 +112,7 @@ class WrapOptions:
         return read_versions(self.robust_to)
 
     def policy(self, model: OpenModel) -> Policy:
-        """Return the policy these options make for `model`.
-
-        Raises:
-            InputError: what does not fit, by the names of arguments.
-        """
+        """Return the policy these options make for `model`; InputError by the names of arguments."""
         return validated(
             Policy,
             {
@@ -124,10 +120,10 @@ class WrapOptions:
                 "constraints": Constraints.read(self.constraints),
                 "distance": Distance.read(self.distance),
                 "values": self.values,
-                "limits": Limits.read(self.limits),
+                "limits": _read(Limits, self.limits, "limits"),
                 "seed": self.seed,
                 "certify": self.certify,
-                "privacy": Privacy.read(self.privacy),
+                "privacy": _read(Privacy, self.privacy, "privacy"),
                 "seal": self.seal if isinstance(self.seal, str) else tuple(self.seal),
                 "trace": ("rows" if self.trace else "off") if isinstance(self.trace, bool) else self.trace,
                 "robust_to": tuple(RobustTo(name=one.name, required=one.required) for one in self.versions),
@@ -139,3 +135,8 @@ class WrapOptions:
             },
             "",
         )
+
+
+def _read(kind: type[Model], source: Model | Mapping[str, Any] | None, path: str) -> Model:
+    """Return an object of this kind as it is, or made of a dict; of None the one with all defaults."""
+    return source if isinstance(source, kind) else validated(kind, {} if source is None else dict(source), path)

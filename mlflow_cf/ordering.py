@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
-
 from mlflow_cf.constraints.actions import ActionSource, RelationshipSource, read_actions, read_relationships
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.plans.action_model import ActionModel, Declared
 from mlflow_cf.plans.plan import plan_steps
 from mlflow_cf.plans.walk import cheapest_plan
@@ -42,18 +37,9 @@ def order(
     """
     if counterfactual.space is None:
         raise InputError("counterfactual", "does not come from a model", "take one of an explanation")
-    space, x0, end = _coded(counterfactual, counterfactual.space)
+    new = dict(counterfactual.row)
+    old = {**new, **{change.feature: change.old for change in counterfactual.changes}}
+    space, (x0, end) = counterfactual.space.coded([old, new])
     declared = Declared(read_actions(actions), read_relationships(relationships))
     plan = cheapest_plan(ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space)), x0, end)
     return plan_steps(space, space.values(x0), plan)
-
-
-def _coded(counterfactual: Counterfactual, space: FeatureSpace) -> tuple[FeatureSpace, Floats, Floats]:
-    """Return the features, with all levels of both rows, and the codes (d,) of the row and its counterfactual."""
-    new = dict(counterfactual.row)
-    old = {**new, **{change.feature: change.old for change in counterfactual.changes}}
-    rows: list[Mapping[str, Level | None]] = [old, new]
-    features = tuple(f.with_unseen(f.unmet(row[f.name] for row in rows)) for f in space.features)
-    codes = [[np.nan if (code := f.code(row[f.name])) is None else code for f in features] for row in rows]
-    x0, end = np.array(codes, dtype=np.float64)
-    return FeatureSpace(features), x0, end

@@ -14,8 +14,8 @@ from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
-from mlflow_cf.features import Background, FeatureSpace, Table, stand_ins
-from mlflow_cf.model.flavors import background_of, open_native
+from mlflow_cf.features import Background, FeatureSpace, Table, as_background, stand_ins
+from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
@@ -81,7 +81,7 @@ def assemble(
     versions: Mapping[str, OpenModel] | None = None,
 ) -> ExplainedModel:
     """Join an opened model, and other `versions` by their names, with its background and options."""
-    data = background_of(model, data)
+    data = as_background(data, model.columns, numbered=True)  # numbers stay names unless the model has its own
     if model.columns:
         missing = [column for column in model.columns if column not in data.columns]
         if missing:

@@ -196,7 +196,7 @@ def test_limits_are_set_when_logging() -> None:
     with pytest.raises(InputError, match="4 entries are more than the policy's 3"):
         ask(few, constraints={"immutable": ["age"] * 4})
     with pytest.raises(InputError, match=r"limits\.query\.entrys: not a known key; did you mean 'entries'\?"):
-        Limits.read({"query": {"entrys": 3}})
+        mlflow_cf.wrap(MODEL, DATA, target=1, limits={"query": {"entrys": 3}})
     assert Limits.model_validate({"count": 3}) == Limits(count=3)  # as policies were before
 
 

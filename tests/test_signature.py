@@ -11,7 +11,7 @@ from mlflow.pyfunc import PyFuncModel
 from mlflow.types import ColSpec, Schema
 from mlflow.types.schema import AnyType
 
-from mlflow_cf.artifact.publish.signature import completed, example_rows, inner_signature, signature_of
+from mlflow_cf.artifact.publish.signature import example_rows, inner_signature, signature_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
@@ -223,16 +223,16 @@ class TestCompleted:
     INPUTS = Schema([ColSpec(AnyType() if kind == "any" else kind, name) for name, (kind, _) in KINDS.items()])
 
     def test_own_inputs_with_our_params_and_outputs(self):
-        merged = completed(ModelSignature(self.INPUTS), SPACE, model(0, 1))
+        merged = signature_of(SPACE, model(0, 1), ModelSignature(self.INPUTS))
         assert merged.inputs == self.INPUTS
         assert (merged.outputs, merged.params) == (SIGNATURE.outputs, SIGNATURE.params)
 
     def test_own_outputs(self):
         outputs = Schema([ColSpec("string", "prediction")])
-        assert completed(ModelSignature(self.INPUTS, outputs), SPACE, model(0, 1)).outputs == outputs
-        assert completed(ModelSignature(None, outputs), SPACE, model(0, 1)).inputs == SIGNATURE.inputs
+        assert signature_of(SPACE, model(0, 1), ModelSignature(self.INPUTS, outputs)).outputs == outputs
+        assert signature_of(SPACE, model(0, 1), ModelSignature(None, outputs)).inputs == SIGNATURE.inputs
 
     @pytest.mark.parametrize("names", [["whole"], [*TABLE, "more"]])
     def test_other_columns_are_refused(self, names):
         with pytest.raises(InputError, match="signature: its inputs"):
-            completed(ModelSignature(Schema([ColSpec("double", name) for name in names])), SPACE, model(0, 1))
+            signature_of(SPACE, model(0, 1), ModelSignature(Schema([ColSpec("double", name) for name in names])))

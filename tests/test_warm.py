@@ -54,7 +54,7 @@ print(json.dumps(compiled))
 
 @pytest.fixture(scope="module")
 def warmed() -> list[str]:
-    return [done.name for done in warm_all()]
+    return [name for name, _ in warm_all()]
 
 
 @pytest.mark.system

@@ -25,12 +25,7 @@ MOST_SHOWN: Final = 400  # characters of an error
 
 
 def prove_elsewhere(folder: Path, expected: Sequence[Any], scratch: Path) -> None:
-    """Let a new process answer the input example of the artifact in `folder`.
-
-    Args:
-        folder: a finished model folder.
-        expected: the predictions of the input example here.
-        scratch: an empty folder for the process to run in.
+    """Let a new process in the folder `scratch` answer the input example of the artifact in `folder` as `expected`.
 
     Raises:
         InputError: it lacks a module, fails, or predicts otherwise.
@@ -61,18 +56,15 @@ def answer() -> None:
     """Be that process: write what the artifact predicts for its input example, or what went wrong, into a file."""
     folder = Path(sys.argv[1])
     try:
-        said: dict[str, Any] = {"predictions": _predictions(folder)}
+        meta: Any = Model.load(str(folder))
+        rows = meta.load_input_example(str(folder))
+        predicted = load_folder(folder).predict(rows, {PARAM: {"explain": "none"}})
+        said: dict[str, Any] = {"predictions": list(predicted["prediction"])}
     except Exception as error:  # noqa: BLE001  whatever it is, it is told
         missing = next((each.name for each in _chain(error) if isinstance(each, ModuleNotFoundError)), None)
         failed = f"{type(error).__name__}: {error}"[:MOST_SHOWN]
         said = {"missing": missing} if missing else {"failed": failed}
     Path(ANSWER).write_text(json.dumps(said), encoding="utf-8")
-
-
-def _predictions(folder: Path) -> list[Any]:
-    meta: Any = Model.load(str(folder))
-    rows = meta.load_input_example(str(folder))
-    return list(load_folder(folder).predict(rows, {PARAM: {"explain": "none"}})["prediction"])
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -19,8 +19,9 @@ from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned
 from mlflow_cf.model import switches
-from mlflow_cf.model.flavors import open_folder
+from mlflow_cf.model.flavors import INNER, open_folder
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.model.versions import named
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
 
 
@@ -41,15 +42,15 @@ def load_folder(folder: Path) -> ExplainedModel:
 
 
 def open_model(folder: Path, parts: FolderContents) -> OpenModel:
-    """Open the model in a folder whose other files have been read.
-
-    Raises:
-        ArtifactError: it brings code of its own, and MLflow's switch forbids to run that.
-    """
+    """Open the model in a folder whose other files have been read; ArtifactError if MLflow may not run its code."""
     if code := next((name for name in parts.manifest.files if name.endswith(".py")), None):
         switches.check(code, "is code that the model brings", switches.CODE)
         sources.import_sources_only(folder)
-    return open_folder(folder / manifest.MODEL, output=parts.manifest.output, rows=parts.background.rows)
+    return _opened(folder / INNER, parts)
+
+
+def _opened(folder: Path, parts: FolderContents) -> OpenModel:
+    return open_folder(folder, output=parts.manifest.output, rows=parts.background.rows)
 
 
 def assembled(
@@ -65,7 +66,10 @@ def assembled(
     if parts.functions is not None:  # after the model was opened, whose code they may use
         constraints = with_functions(policy.constraints, parts.functions)
         policy = policy.model_copy(update={"constraints": constraints})
-    others = versions.open_packed(folder, parts.policy, parts.background.rows, parts.manifest.output)
+    others = {}
+    for version in policy.robust_to:
+        with named(version.name):
+            others[version.name] = _opened(folder / versions.FOLDER / version.name, parts)
     extra_models = ExtraModels.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
     kept = LearnedOnce(learned, extra_models, parts.causal)
     return ExplainedModel.build(model, parts.space, parts.background, policy, explainer, kept)
@@ -102,9 +106,6 @@ def verify_folder(folder: Path) -> Checked:
     sealed = parts.manifest
     names = {MLMODEL, manifest.MANIFEST, *sealed.files}
     if sealed.model_sha256 is not None:
-        inner = folder / manifest.MODEL
-        names |= {
-            f"{manifest.MODEL}/{path.relative_to(inner).as_posix()}" for path in inner.rglob("*") if path.is_file()
-        }
+        names |= {path.relative_to(folder).as_posix() for path in (folder / INNER).rglob("*") if path.is_file()}
     size = sum((folder / name).stat().st_size for name in names)
     return Checked(len(names), size, len(parts.background.rows), sealed.schema_version, sealed.versions, sealed.sha256)

@@ -64,7 +64,16 @@ class ServedModel:
         try:
             if self.within_s is not None:  # before columns are added to a table of whatever length
                 check_rows(model_input, self.explained.policy.limits.rows)
-            return self._answered(self._completed(model_input), params)
+            rows = model_input
+            if isinstance(rows, pd.DataFrame):  # else the explained model says what is wrong with it
+                # columns that may be left out because the background has missing values in them
+                absent = [f.name for f in self.explained.space.features if f.missing and f.name not in rows.columns]
+                rows = rows.reindex(columns=[*rows.columns, *absent]) if absent else rows
+            started_ns = time.time_ns()
+            answers = self.explained.request(rows, params, within_s=self.within_s)
+            if self.audit is not None:
+                self.audit.note(rows, params, answers, started_ns)
+            return Replies(answers.to_records())
         except CounterfactualError:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not leave with its message
@@ -77,21 +86,6 @@ class ServedModel:
     def get_raw_model(self) -> ExplainedModel:
         """Return the explained model itself; MLflow's own name for that."""
         return self.explained
-
-    def _answered(self, rows: pd.DataFrame, params: Mapping[str, Any] | None) -> pd.DataFrame:
-        if self.audit is None:
-            return Replies(self.explained.predict(rows, params, within_s=self.within_s))
-        started_ns = time.time_ns()
-        answers = self.explained.request(rows, params, within_s=self.within_s)
-        self.audit.note(rows, params, answers, started_ns)
-        return Replies(answers.to_records())
-
-    def _completed(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """Add the columns that may be left out because the background has missing values in them."""
-        if not isinstance(rows, pd.DataFrame):
-            return rows  # the explained model says what is wrong with it
-        absent = [f.name for f in self.explained.space.features if f.missing and f.name not in rows.columns]
-        return rows.reindex(columns=[*rows.columns, *absent]) if absent else rows
 
 
 def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> ServedModel:
@@ -132,11 +126,7 @@ _MODEL_ID: Final = re.compile("m-[0-9a-zA-Z]+")
 
 
 def origin_of(folder: Path) -> AnsweredBy:
-    """Return what names the explained model in an MLflow model folder.
-
-    Raises:
-        ArtifactError: there is none in it.
-    """
+    """Return what names the explained model in an MLflow model folder; ArtifactError if there is none in it."""
     try:
         meta = Model.load(str(folder / "MLmodel"))
         manifest = str(meta.flavors[OWN_FLAVOR]["manifest_sha256"])
@@ -155,10 +145,18 @@ def replay_trace(trace_id: str, *, model_uri: str | Path | None = None, rows: Ro
         rows: the row among others, where the trace holds its digest alone.
 
     Raises:
-        InputError: there is no such trace, model or row, or they do not go together.
+        InputError: there is no such trace, or none of ours; no such model or row, or they do not go together.
         ArtifactError: the model is not what answered, or damaged.
     """
-    record = fetch_record(trace_id)
+    try:
+        trace = MlflowClient().get_trace(trace_id)
+    except MlflowException as error:
+        fix = "check the id, and MLFLOW_TRACKING_URI"
+        raise InputError("trace", f"{trace_id!r} cannot be fetched ({error.message.rstrip('.')})", fix) from error
+    root: Any = next((span for span in trace.data.spans if span.parent_id is None), None)
+    if root is None:
+        raise InputError("trace", "holds no span", "it may not have been sent in full yet; try again in a moment")
+    record = Record.read(root.inputs, root.outputs, root.attributes.get(ATTRIBUTE))
     if model_uri is None and not _MODEL_ID.fullmatch(record.origin.model_id):
         raise InputError("trace", "it names no logged model: a folder answered", "say which: --model-uri FOLDER")
     folder = fetch(model_uri or f"models:/{record.origin.model_id}")
@@ -169,8 +167,7 @@ def replay_trace(trace_id: str, *, model_uri: str | Path | None = None, rows: Ro
 def _notes(record: Record, origin: AnsweredBy, *, deliberate: bool) -> list[str]:
     """Return what is to be known of computing a record again with the model of this origin.
 
-    Raises:
-        ArtifactError: it is not the artifact that answered, and that is not `deliberate`.
+    ArtifactError if it is not the artifact that answered, and that is not `deliberate`.
     """
     notes = []
     if origin.manifest_sha256 != record.origin.manifest_sha256:
@@ -187,20 +184,3 @@ def _notes(record: Record, origin: AnsweredBy, *, deliberate: bool) -> list[str]
     if record.cut == "clock":
         notes.append("cut by the clock; cannot be expected to be identical")
     return notes
-
-
-def fetch_record(trace_id: str) -> Record:
-    """Return what the trace of this id holds.
-
-    Raises:
-        InputError: there is none, or it is not one of ours.
-    """
-    try:
-        trace = MlflowClient().get_trace(trace_id)
-    except MlflowException as error:
-        fix = "check the id, and MLFLOW_TRACKING_URI"
-        raise InputError("trace", f"{trace_id!r} cannot be fetched ({error.message.rstrip('.')})", fix) from error
-    root: Any = next((span for span in trace.data.spans if span.parent_id is None), None)
-    if root is None:
-        raise InputError("trace", "holds no span", "it may not have been sent in full yet; try again in a moment")
-    return Record.read(root.inputs, root.outputs, root.attributes.get(ATTRIBUTE))

@@ -106,11 +106,7 @@ CodePaths = Sequence[str | Path]
 
 
 def check(code_paths: CodePaths) -> None:
-    """Refuse what is no list of files and folders, each with a name of its own.
-
-    Raises:
-        InputError: the first that does not fit, by its place in the list.
-    """
+    """Refuse what is no list of files and folders, each with a name of its own."""
     if isinstance(code_paths, str | Path):
         raise InputError("code_paths", f"must be a list, got {str(code_paths)!r}", f"write [{str(code_paths)!r}]")
     seen: set[str] = set()
@@ -128,8 +124,7 @@ def check(code_paths: CodePaths) -> None:
 def add(code_paths: CodePaths, folder: Path) -> None:
     """Copy files and folders beside the MLflow model in `folder`, and name their place in its MLmodel.
 
-    Raises:
-        InputError: the model has brought a file or folder of the same name.
+    InputError if the model has brought a file or folder of the same name.
     """
     if not code_paths:
         return

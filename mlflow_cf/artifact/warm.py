@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -28,20 +27,12 @@ EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search
 _LEVELS: Final = np.array([0.0, 1.0, 2.0, 3.0, np.nan])
 
 
-@dataclass(frozen=True)
-class Warmed:
-    """What was explained, and the seconds it took; mostly those of compiling."""
-
-    name: str
-    seconds: float
-
-
-def warm_all() -> Iterator[Warmed]:
-    """Compile every kernel that explainers use, and yield what was done, model after model."""
+def warm_all() -> Iterator[tuple[str, float]]:
+    """Compile every kernel that explainers use; yield model after model, and the seconds it took, mostly to compile."""
     for name, build in _MODELS.items():
         start = time.perf_counter()
         _explain(build())
-        yield Warmed(name, time.perf_counter() - start)
+        yield name, time.perf_counter() - start
 
 
 def kept_in() -> str | None:

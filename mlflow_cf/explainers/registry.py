@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from mlflow_cf.errors import InputError, InputErrors, did_you_mean
 from mlflow_cf.explainers import EXPLAINERS, AnyExplainer, Explainer, Learner
 from mlflow_cf.policy import NamedExplainer
-from mlflow_cf.validation import input_errors
+from mlflow_cf.validation import input_errors, validated
 
 GROUP = "mlflow_cf.explainers"
 
@@ -26,7 +26,8 @@ def explainer_of(source: ExplainerSource, path: str = "explainer") -> AnyExplain
         InputError: an unknown name or option, or an object that is no explainer.
     """
     if isinstance(source, str | Mapping):
-        named = NamedExplainer.read(source, path)
+        data = {"name": source} if isinstance(source, str) else dict(source)
+        named = validated(NamedExplainer, data, path)
         return _with_options(_class(named.name, path), named.options, path)
     if isinstance(source, type) or not isinstance(source, Explainer | Learner):
         raise InputError(path, f"{source!r} is not an explainer", "pass a name, or an object such as GeCo()")

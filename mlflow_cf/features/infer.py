@@ -18,15 +18,10 @@ OVERRIDES = ("kind", "levels", "step", "low", "high")
 
 
 def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:
-    """Describe one background column.
+    """Describe one background column (n,).
 
-    Args:
-        name: column name.
-        column: the background's values (n,).
-        override: any of kind, levels (declared order), step, low, high; declared facts win over inferred ones.
-
-    Raises:
-        InputError: an unsupported type, or an override that contradicts the data.
+    What is declared in `override` wins: any of kind, levels in their order, step, low and high. InputError if that
+    contradicts the data, or the column is of an unsupported type.
     """
     path = f"data.{name}"
     present = column.dropna()
@@ -150,9 +145,11 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
         if feature.kind == "date":
             fact = f"row {position} is no ISO date, or finer than can be kept (to the microsecond until 2059)"
         raise InputError(path, fact, "clean the column, or declare its kind in features=")
-    if feature.kind == "date" and not _restored(feature, column, codes):
-        fix = "convert it with pd.to_datetime, or write strings like '2024-12-31' or '2024-12-31T10:30:00'"
-        raise InputError(path, "its dates could not be handed to the model as they are written here", fix)
+    if feature.kind == "date":
+        again = pd.Series(decode_column(feature, codes), index=column.index).astype(object)
+        if not ((again == column.astype(object)) | column.isna()).all():
+            fix = "convert it with pd.to_datetime, or write strings like '2024-12-31' or '2024-12-31T10:30:00'"
+            raise InputError(path, "its dates could not be handed to the model as they are written here", fix)
     values, counts = np.unique(codes[~np.isnan(codes)], return_counts=True)
     feature = replace(feature, values=values, counts=counts.astype(np.float64))
     step: float | None
@@ -161,7 +158,7 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
     else:
         ends = (values[0], values[-1]) if len(values) else (0.0, 0.0)
         low, high = (_end(feature, override, key, end) for key, end in zip(("low", "high"), ends, strict=True))
-        step = override["step"] if "step" in override else None if _fractional(feature) else _step(values)
+        step = override["step"] if "step" in override else _step(feature)
         if not low <= high or (step is not None and not step > 0):
             raise InputError(f"features.{feature.name}", "low must not exceed high, and step must be positive", "")
     known = codes[~np.isnan(codes)]
@@ -171,22 +168,10 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
     return feature if varies else replace(feature, values=np.empty(0), counts=np.empty(0))
 
 
-def _restored(feature: Feature, column: pd.Series[Any], codes: np.ndarray[Any, Any]) -> bool:
-    decoded = pd.Series(decode_column(feature, codes), index=column.index).astype(object)
-    return bool(((decoded == column.astype(object)) | column.isna()).all())
-
-
 def _whole(values: np.ndarray[Any, Any]) -> bool:
     """Whether all values are whole numbers; columns of floats with gaps often hold integers."""
     whole = np.isfinite(values) & (np.floor(values) == values) & (np.abs(values) <= EXACT_INTEGER)
     return bool(whole.all())
-
-
-def _fractional(feature: Feature) -> bool:
-    """Whether steps between values cannot be inferred: fractions, and times of day."""
-    if feature.kind == "date":
-        return not _whole(feature.values)
-    return feature.kind == "real" and "int" not in feature.dtype.lower()
 
 
 def _end(feature: Feature, override: Mapping[str, Any], key: str, inferred: float) -> float:
@@ -198,9 +183,12 @@ def _end(feature: Feature, override: Mapping[str, Any], key: str, inferred: floa
     return code
 
 
-def _step(values: np.ndarray[Any, Any]) -> float:
-    """Largest step that reaches every value from the smallest one."""
-    gaps = np.diff(values).astype(np.int64)
+def _step(feature: Feature) -> float | None:
+    """Return the largest step that reaches every value from the smallest one; None for fractions, and times of day."""
+    fractions = feature.kind == "real" and "int" not in feature.dtype.lower()
+    if fractions or (feature.kind == "date" and not _whole(feature.values)):
+        return None
+    gaps = np.diff(feature.values).astype(np.int64)
     return float(np.gcd.reduce(gaps)) if len(gaps) else 1.0
 
 

@@ -40,11 +40,9 @@ class FeatureSpace:
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> FeatureSpace:
-        """Describe the columns of a background `frame` (n, d).
+        """Describe the columns of a background `frame` (n, d), with facts by column that win over what it shows.
 
-        Raises:
-            InputError: no table, no rows or columns, none that varies, two of one name, or one that cannot be
-                described.
+        InputError: no table, no rows or columns, none that varies, two of one name, or one that cannot be described.
         """
         names = check_table(frame)
         overrides = overrides or {}
@@ -87,20 +85,15 @@ class FeatureSpace:
         return self.features[self.index[name]]
 
     def read(self, rows: Rows) -> pd.DataFrame:
-        """Return what users pass for rows as a table of this space's columns, in order.
-
-        Raises:
-            InputError: no table, an array of another width, or a column that is missing or there twice.
-        """
+        """Return rows as users pass them as a table of this space's columns; errors as in `as_rows` and `select`."""
         if isinstance(rows, pd.DataFrame) and rows.columns.equals(self.columns):
             return rows
         return self.select(as_rows(rows, self.columns))
 
     def select(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return this space's columns of `frame`, in order; `frame` itself if it has no others.
+        """Return this space's columns of `frame`, in order; itself if it has no others.
 
-        Raises:
-            InputError: a column is missing or there twice.
+        InputError if a column is missing or there twice.
         """
         if frame.columns.equals(self.columns):
             return frame
@@ -139,8 +132,11 @@ class FeatureSpace:
         reasons: dict[int, str] = {}
         for column in np.flatnonzero(bad.any(axis=0)).tolist():
             feature = self.features[column]
+            number = "finite whole number" if feature.stored.kind in "iu" else "finite number"
+            kind = number if feature.numeric else feature.kind
             for row in np.flatnonzero(bad[:, column]).tolist():
-                reasons.setdefault(row, f"{feature.name}: {_shown(frame[feature.column].iloc[row])} {_wanted(feature)}")
+                value = repr(plain(frame[feature.column].iloc[row]))[:60]
+                reasons.setdefault(row, f"{feature.name}: {value} is no {kind} of type {feature.dtype}")
         return codes, reasons
 
     def _encode_row(self, frame: pd.DataFrame) -> Floats | None:
@@ -176,11 +172,7 @@ class FeatureSpace:
         return np.array([largest(feature) for feature in self.features])
 
     def encode(self, frame: pd.DataFrame) -> Floats:
-        """Code `frame` (n, d); missing values become NaN.
-
-        Raises:
-            InputError: a missing column, or a value without a code.
-        """
+        """Code `frame` (n, d); missing values are NaN. InputError for a missing column, or a value without a code."""
         codes, reasons = self.encode_rows(self.select(frame))
         for row, reason in reasons.items():
             raise InputError(f"rows[{row}].{reason.split(':')[0]}", reason.split(": ", 1)[1], "")
@@ -234,12 +226,10 @@ class FeatureSpace:
 
     def _table(self, arrays: Sequence[Raw]) -> pd.DataFrame:
         """Return raw columns as a table."""
-        columns: dict[int, Any] = {}
-        for column, (feature, values) in enumerate(zip(self.features, arrays, strict=True)):
+        columns: dict[int, Any] = dict(enumerate(arrays))
+        for column, feature in enumerate(self.features):
             if feature.dtype == "object":  # pandas would turn objects that are all strings into another type
-                columns[column] = pd.Series(values, dtype=object, copy=False)
-            else:
-                columns[column] = values
+                columns[column] = pd.Series(columns[column], dtype=object, copy=False)
         table = pd.DataFrame(columns, index=pd.RangeIndex(len(arrays[0])), copy=False)
         table.columns = self.columns.view()  # numbers first and names last: names would be made an index every time
         return table
@@ -258,9 +248,17 @@ class FeatureSpace:
 
         Levels that the background never had are kept.
         """
+        space, codes = self.coded(rows)
+        return space.decode(codes)
+
+    def coded(self, rows: Sequence[Mapping[str, Level | None]]) -> tuple[FeatureSpace, Floats]:
+        """Return this space with codes for all levels of rows of plain values by name, and the codes (n, d) of these.
+
+        A value that has no code is NaN, as one that is missing.
+        """
         features = tuple(f.with_unseen(f.unmet(row[f.name] for row in rows)) for f in self.features)
         codes = [[f.code(row[f.name]) for f in features] for row in rows]
-        return FeatureSpace(features).decode(np.array(codes, dtype=np.float64).reshape(len(rows), len(features)))
+        return FeatureSpace(features), np.array(codes, dtype=np.float64).reshape(len(rows), len(features))
 
     @cached_property
     def bare(self) -> FeatureSpace:
@@ -275,12 +273,3 @@ class FeatureSpace:
     def from_dict(cls, data: dict[str, Any]) -> FeatureSpace:
         """Rebuild a space from `to_dict`."""
         return cls(tuple(Feature.from_dict(item) for item in data["features"]))
-
-
-def _shown(value: object) -> str:
-    return repr(plain(value))[:60]
-
-
-def _wanted(feature: Feature) -> str:
-    number = "finite whole number" if feature.stored.kind in "iu" else "finite number"
-    return f"is no {number if feature.numeric else feature.kind} of type {feature.dtype}"

@@ -125,7 +125,8 @@ def flavor_named(name: str) -> Flavor:
 
 def flavor_of(model: object) -> Flavor:
     """Return the flavor that takes a native `model`; InputError if none does."""
-    library = _logged_first(model)
+    libraries = (base.__module__.split(".")[0] for base in type(model).__mro__)  # nothing is imported for the question
+    library = next((LOGGED_FIRST[library] for library in libraries if library in LOGGED_FIRST), None)
     for name in flavor_names():
         # a network can be called, and yet is no function of a table
         if not (library and name == FUNCTION) and (module := flavor_named(name)).accepts(model):
@@ -136,12 +137,6 @@ def flavor_of(model: object) -> Flavor:
     fix = "pass a fitted model, an MLflow model URI or folder, a loaded pyfunc, or a function with output="
     fix += "; a kind of your own needs an installed package with the entry point mlflow_cf.flavors"
     raise InputError("model", f"{type(model).__name__} is not a kind of model known here", fix)
-
-
-def _logged_first(model: object) -> str | None:
-    """Return MLflow's module for a model of a library that has no flavor here; nothing is imported for the question."""
-    libraries = (base.__module__.split(".")[0] for base in type(model).__mro__)
-    return next((LOGGED_FIRST[library] for library in libraries if library in LOGGED_FIRST), None)
 
 
 def open_native(model: object, *, output: str | None = None, rows: Table | None = None) -> OpenModel:
@@ -188,16 +183,10 @@ def _names(module: Flavor, model: object, rows: object) -> Sequence[ColumnName]:
     return ()
 
 
-def background_of(model: OpenModel, data: Table) -> pd.DataFrame:
-    """Return the background as the table that an opened model is shown; numbers stay names unless it has its own."""
-    return as_background(data, model.columns, numbered=True)
-
-
 def fetch(source: str | Path, into: Path | None = None) -> Path:
     """Return the local folder of the MLflow model at a URI or path, downloaded into the folder `into` if given.
 
-    Raises:
-        InputError: there is nothing at that address.
+    InputError if there is nothing at that address.
     """
     if Path(source).is_dir():
         return Path(source)

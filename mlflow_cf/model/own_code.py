@@ -22,12 +22,15 @@ def own_modules(names: Iterable[str] | None = None) -> dict[str, Path]:
     """
     wanted = {name.split(".")[0] for name in (list(sys.modules) if names is None else names)}
     found = {name: _place(name) for name in sorted(wanted - _OURS - sys.stdlib_module_names)}
-    return {name: place for name, place in found.items() if place is not None and not _installed(place)}
+    installed = _folders_of_distributions()
+    return {name: at for name, at in found.items() if at is not None and not any(map(at.is_relative_to, installed))}
 
 
 def names_in(code_paths: Iterable[str | Path]) -> set[str]:
     """Return the top-level modules and packages that these files and folders are."""
-    return {path.stem if path.suffix == ".py" else path.name for path in map(_absolute, code_paths)}
+    return {
+        path.stem if path.suffix == ".py" else path.name for path in (Path(given).resolve() for given in code_paths)
+    }
 
 
 def listed(places: Iterable[Path]) -> str:
@@ -40,19 +43,11 @@ def listed(places: Iterable[Path]) -> str:
 def _place(name: str) -> Path | None:
     known = getattr(sys.modules.get(name), "__dict__", {})  # asked for an attribute, a lazy module would load itself
     where = next(iter(known.get("__path__") or ()), known.get("__file__"))
-    return None if where is None else _absolute(where)
-
-
-def _absolute(path: str | Path) -> Path:
-    return Path(path).resolve()
-
-
-def _installed(place: Path) -> bool:
-    return any(place.is_relative_to(folder) for folder in _folders_of_distributions())
+    return None if where is None else Path(where).resolve()
 
 
 @cache
 def _folders_of_distributions() -> tuple[Path, ...]:
     paths = sysconfig.get_paths()
     named = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
-    return tuple({_absolute(folder) for folder in [*named, *site.getsitepackages(), site.getusersitepackages()]})
+    return tuple({Path(folder).resolve() for folder in [*named, *site.getsitepackages(), site.getusersitepackages()]})

@@ -66,7 +66,9 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     rows, said = background[chosen], outcome.take(chosen)
     try:
         structure = model.compile(space, space.decode(rows[:20]))
-        _check_whole(structure)
+        if lost := lacking(structure):  # other packages are written for a version of this one
+            fact = f"its structure lacks {', '.join(lost)}: it was written for another mlflow-cf than {VERSION}"
+            raise NotOpenedError(fact)  # noqa: TRY301
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
         compared = ((rows, said), *_shuffled_and_edges(structure, judge, space, shuffled, rng))
         worst = max(_difference(structure, model.tolerance, table, expected) for table, expected in compared)
@@ -79,14 +81,6 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     if not isinstance(structure, SupportsParts):
         known += "; its structure has no `parts`, so no program can express it"
     return Opened(structure, known, count, worst)
-
-
-def _check_whole(structure: Structure) -> None:
-    """Refuse a structure that lacks what is asked of it: other packages are written for a version of this one."""
-    if lost := lacking(structure):
-        raise NotOpenedError(
-            f"its structure lacks {', '.join(lost)}: it was written for another mlflow-cf than {VERSION}"
-        )
 
 
 def _named(error: Exception) -> str:

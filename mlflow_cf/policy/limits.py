@@ -6,8 +6,8 @@ several answers for one row must differ.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Final, Literal, NamedTuple
 
 import numpy as np
 from pydantic import AfterValidator, ConfigDict, Field, StrictInt
@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Feature, Floats
-from mlflow_cf.validation import Number, UserModel, validated
+from mlflow_cf.validation import Number, UserModel
 
 Seconds = Annotated[Number, Field(gt=0)]
 Count = Annotated[StrictInt, Field(ge=1)]
@@ -76,17 +76,6 @@ class Limits(UserModel):
     explained_rows: Count = 1_000
     query: QueryLimits = QueryLimits()
 
-    @classmethod
-    def read(cls, source: Limits | Mapping[str, Any] | None) -> Limits:
-        """Return limits from an object, a dict or None for the defaults.
-
-        Raises:
-            InputError: an unknown key or a value out of bounds.
-        """
-        if source is None or isinstance(source, Limits):
-            return source or cls()
-        return validated(cls, dict(source), "limits")
-
 
 WHOLE: Final = "counterfactual"  # the path of the options as a whole
 RULES: Final = ("constraints", "rules")
@@ -117,11 +106,7 @@ class _Place(NamedTuple):
 
 
 def check_extent(options: Mapping[str, object], limits: QueryLimits) -> None:
-    """Refuse options that are larger than `limits`; reading ends at the first value that is too much.
-
-    Raises:
-        InputError: which limit, at which path.
-    """
+    """Refuse options larger than `limits` by their path; reading ends at the first value that is too much."""
     waiting: list[tuple[object, _Place]] = [(options, _Place(None, "", 1))]
     values, size = 1, 0
     while waiting:
@@ -132,19 +117,16 @@ def check_extent(options: Mapping[str, object], limits: QueryLimits) -> None:
             _check_collection(value, place, limits)
             values += len(value)
             _check(values, limits.values, "values in all", WHOLE)
-            waiting.extend(_entries(value, place))
+            pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+            waiting.extend((entry, _Place(place, key, place.depth + 1)) for key, entry in pairs)
             size += max(len(value) - 1, 0)
             if isinstance(value, Mapping):
                 for key in value:
-                    _check_key(key, place, limits)
+                    if isinstance(key, str) and len(key) > limits.text_length:
+                        _check(len(key), limits.text_length, "characters", _Place(place, key, 0).path)
                     size += _json_bytes(key) + 1
         size += _json_bytes(value)
         _check(size, limits.json_bytes, "bytes of JSON or more", WHOLE)
-
-
-def _entries(value: Collection[object], place: _Place) -> Iterator[tuple[object, _Place]]:
-    pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
-    return ((entry, _Place(place, key, place.depth + 1)) for key, entry in pairs)
 
 
 def _check_collection(value: Collection[object], place: _Place, limits: QueryLimits) -> None:
@@ -161,11 +143,6 @@ def _check_text(text: str | bytes, place: _Place, limits: QueryLimits) -> None:
         return
     rule = place.depth == len(RULES) + 2 and place.keys[:-1] == RULES
     _check(len(text), limits.rule_length if rule else limits.text_length, "characters", place.path)
-
-
-def _check_key(key: object, place: _Place, limits: QueryLimits) -> None:
-    if isinstance(key, str) and len(key) > limits.text_length:
-        _check(len(key), limits.text_length, "characters", _Place(place, key, 0).path)
 
 
 def _check(found: int, most: int, noun: str, path: str) -> None:

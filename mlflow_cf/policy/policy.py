@@ -94,21 +94,13 @@ class Policy(BaseModel):
         return versions
 
     def margin_for(self, asked: float | None) -> float:
-        """Return the margin on the probability for a request that asks for `asked`.
-
-        Raises:
-            InputError: it is smaller than the policy's.
-        """
+        """Return the margin for a request that asks for `asked`; InputError if that is less than the policy's."""
         if asked is not None and asked < self.margin:
             raise InputError("margin", f"{asked} is less than the policy's {self.margin}", "ask for more")
         return float(self.margin if asked is None else asked)
 
     def variety_for(self, diversity: Diversity | None, min_difference: float | None) -> Variety:
-        """Return how several answers to a request must differ.
-
-        Raises:
-            InputError: by less than the policy's least difference.
-        """
+        """Return how several answers to a request must differ; InputError if by less than the policy's difference."""
         if min_difference is not None and min_difference < self.min_difference:
             fact = f"{min_difference} is less than the policy's {self.min_difference}"
             raise InputError("min_difference", fact, "ask for more, or leave it out")
@@ -118,8 +110,7 @@ class Policy(BaseModel):
     def why_not_for(self, asked: WhyNotAsked | None, *, owner: bool = False) -> WhyNotAsked:
         """Return how many reasons are searched for a request, or for the `owner`, who asks for `asked`.
 
-        Raises:
-            InputError: a request asks for reasons where the policy gives none.
+        InputError if a request asks for reasons where the policy gives none.
         """
         if asked and not self.why_not and not owner:
             raise InputError("why_not", f"{asked!r} is more than the policy's false", "leave it out")
@@ -167,16 +158,6 @@ class NamedExplainer(BaseModel):
 
     name: StrictStr
     options: Annotated[dict[StrictStr, Any], Field(max_length=MAX_OPTIONS)] = {}
-
-    @classmethod
-    def read(cls, source: str | Mapping[str, Any], path: str) -> NamedExplainer:
-        """Return an explainer's name and options from either form.
-
-        Raises:
-            InputError: an unknown key, or a value of the wrong form.
-        """
-        data = {"name": source} if isinstance(source, str) else dict(source)
-        return validated(cls, data, path)
 
 
 class Query(BaseModel):
@@ -247,8 +228,7 @@ class Query(BaseModel):
     def asked(cls, params: Mapping[str, Any] | None, limits: Limits) -> Query:
         """Return the validated options among the params of a request, which are within the policy's limits.
 
-        Raises:
-            InputError: options that are no object, as `read`, or beyond the limits.
+        InputError if they are no object, as `read`, or beyond the limits.
         """
         options = (params or {}).get("counterfactual") or {}
         if not isinstance(options, Mapping):

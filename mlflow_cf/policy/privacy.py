@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, StrictInt, StrictStr
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
-from mlflow_cf.validation import UserModel, validated
+from mlflow_cf.validation import UserModel
 
 Sample = Literal["private", "summary", "shown"]
 ALLOWED: Final = ("geco", "exact")  # beside the model's own; their answers are verified, and drawn value by value
@@ -34,17 +33,6 @@ class Privacy(UserModel):
     explainers: tuple[StrictStr, ...] | None = None
     k_anonymous: Annotated[StrictInt, Field(ge=0)] = 5
 
-    @classmethod
-    def read(cls, source: Privacy | Mapping[str, Any] | None) -> Privacy:
-        """Return privacy from an object, a dict or None for the defaults.
-
-        Raises:
-            InputError: an unknown key or a value of the wrong form.
-        """
-        if source is None or isinstance(source, Privacy):
-            return source or cls()
-        return validated(cls, dict(source), "privacy")
-
     @property
     def reveals(self) -> bool:
         """Whether messages to requests may name values of the background, and groups propose its rarest ones."""
@@ -56,11 +44,7 @@ class Privacy(UserModel):
         return self.sample != "summary"
 
     def check_together(self, constraints: Constraints) -> None:
-        """Refuse constraints that are made of what rows have together where no rows are kept.
-
-        Raises:
-            InputError: there are groups, or causal functions to learn, and no rows.
-        """
+        """Refuse groups, and causal functions to learn, if no rows are kept: they are what rows have together."""
         if constraints.groups and not self.keeps_rows:
             fact = "privacy.sample 'summary' keeps no rows, and so no combinations"
             raise InputError("constraints.groups", fact, "write them as rules, or leave them out")
@@ -70,11 +54,7 @@ class Privacy(UserModel):
             raise InputError(f"constraints.causal[{learned[0]}].model", fact, "give coefficients")
 
     def check_asked(self, name: str, own: str) -> None:
-        """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.
-
-        Raises:
-            InputError: it is not allowed.
-        """
+        """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose."""
         if self.explainers is None and self.reveals:
             return
         allowed = dict.fromkeys([own, *(ALLOWED if self.explainers is None else self.explainers)])

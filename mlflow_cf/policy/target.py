@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, StrictBool, StrictStr
 
 from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features.codec import plain
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.validation import Number, UserModel, validated
 
@@ -61,17 +62,13 @@ class Target(UserModel):
         elif isinstance(source, Target):
             target = source
         else:
-            data = dict(source) if isinstance(source, Mapping) else {"label": _plain(source)}
+            data = dict(source) if isinstance(source, Mapping) else {"label": plain(source)}
             target = validated(cls, data, "target")
         target.check(model)
         return target
 
     def check(self, model: OpenModel) -> None:
-        """Refuse a target `model` cannot meet.
-
-        Raises:
-            InputError: as `read`.
-        """
+        """Refuse a target `model` cannot meet."""
         kinds = [self.label is not None, self.differs, self.interval]
         if sum(kinds) != 1:
             raise InputError("target", "name one of label, other, or low and high", "for example target=1")
@@ -94,11 +91,7 @@ class Target(UserModel):
             raise InputError("target", f"low {self.low} exceeds high {self.high}", "give low <= high")
 
     def column(self, model: OpenModel) -> int:
-        """Return the position of the wanted label among the model's classes.
-
-        Raises:
-            InputError: a label the model does not know.
-        """
+        """Return the position of the wanted label among the model's classes; InputError if it is not among them."""
         same = (c == self.label and isinstance(c, str) == isinstance(self.label, str) for c in model.classes)
         column = next((position for position, found in enumerate(same) if found), None)
         if column is None:
@@ -107,11 +100,7 @@ class Target(UserModel):
         return column
 
     def check_margin(self, margin: float, model: OpenModel) -> None:
-        """Refuse a margin if `model` gives no probability, or if the probability asked for would be 1.
-
-        Raises:
-            InputError: one of both is so.
-        """
+        """Refuse a margin if `model` gives no probability, or if the probability asked for would be 1."""
         if margin and self.interval:
             raise InputError("margin", "a regression has no probabilities", "narrow low and high of the target instead")
         if margin and model.score_kind != "probability":
@@ -128,14 +117,9 @@ class Target(UserModel):
         return self.model_copy(update={"min_probability": round(least + margin, 12)})
 
     def check_same(self, asked: Target, model: OpenModel) -> None:
-        """Refuse another outcome where this target is sealed; the least probability may differ.
+        """Refuse an `asked` target, which `model` can meet, with another outcome than this one, which is sealed.
 
-        Args:
-            asked: a target that `model` can meet.
-            model: whose labels count.
-
-        Raises:
-            InputError: `asked` wants another outcome.
+        The least probability may differ.
         """
         labels = [None if one.label is None else one.column(model) for one in (self, asked)]
         if labels[0] != labels[1] or self.differs != asked.differs:
@@ -180,7 +164,3 @@ def _name_one(model: OpenModel) -> str:
     """Return the fix that lists the labels of a model; it suggests none, as that might be the unwanted one."""
     labels = ", ".join(map(repr, model.classes[:MOST_LABELS])) + (", ..." if len(model.classes) > MOST_LABELS else "")
     return f"name the wanted label, target=...; labels: {labels}"
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

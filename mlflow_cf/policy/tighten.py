@@ -49,11 +49,7 @@ def _planned(policy: Constraints, request: Constraints, path: str) -> Iterator[I
 
 
 def check_sealed(policy: Constraints, request: Constraints, path: str = "constraints") -> None:
-    """Refuse constraints of a request on a feature that is immutable under the policy.
-
-    Raises:
-        InputError: every such constraint, with its path.
-    """
+    """Refuse every constraint of a request on a feature that is immutable under the policy, by its path."""
     raise_all(_sealed(policy, request, path))
 
 

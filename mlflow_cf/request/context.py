@@ -12,13 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final, NamedTuple
 
-<<<<<<< HEAD
 from mlflow_cf.causal.opened import Arrays
-from mlflow_cf.constraints import Domain, Origin
-=======
-from mlflow_cf.causal.learn import Arrays
 from mlflow_cf.constraints import Origin
->>>>>>> cut-req
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.explainers import AnyExplainer, Learned
 from mlflow_cf.explainers.registry import explainer_to_dict

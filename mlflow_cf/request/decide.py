@@ -123,15 +123,11 @@ class Reasons:
         elif found.blocking or found.minimal:
             reason = found.reason
         else:
-<<<<<<< HEAD
-            reason = self._rows_left(row, before) or before.reason
+            untried = not before.evaluations
+            reason = no_row_left(self.task(row, self.relaxations.asked).problem) if untried else ""
+            reason = reason or before.reason
             if found.missed:
                 reason += "; by the opened model there is one: ask another explainer, such as exact"
-=======
-            untried = not before.evaluations
-            left_over = no_row_left(self.task(row, self.relaxations.asked).problem) if untried else ""
-            reason = missed(left_over or before.reason) if found.missed else left_over or before.reason
->>>>>>> cut-req
         diagnostics = {**before.diagnostics, "why_not": found.to_dict()}
         return replace(before, reason=reason, evaluations=used, diagnostics=diagnostics)
 

@@ -236,7 +236,7 @@ class Broken:
     policy = EXPLAINED.policy
     error: Exception
 
-    def predict(self, _rows, _params, *, within_s=None):
+    def request(self, _rows, _params, *, within_s=None):
         assert within_s is None
         raise self.error
 

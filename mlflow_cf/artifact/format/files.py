@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Final, TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -98,8 +98,7 @@ class FolderContents:
 def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha256: str) -> str:
     """Write the folder into the model folder `root`, whose other files are complete; return the manifest's sha256.
 
-    Raises:
-        InputError: something is too large for an artifact, or labels of mixed types.
+    InputError if something is too large for an artifact, or labels are of several types.
     """
     (root / FOLDER).mkdir()
     space = explained.space
@@ -129,11 +128,7 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
 
 
 def read(root: Path, stated: Stated) -> FolderContents:
-    """Read the folder of the model folder `root`; the model inside is checked, and not opened.
-
-    Args:
-        root: an MLflow model folder.
-        stated: what its MLmodel says.
+    """Read the folder of the model folder `root`, whose MLmodel has `stated`; the model inside is checked, not opened.
 
     Raises:
         ArtifactError: anything missing, unknown, altered, too large or of another version.
@@ -244,11 +239,7 @@ def plain_to_bytes(learned: Learned) -> bytes:
 
 
 def learned_from_bytes(archive: bytes, plain: bytes, most_cells: int) -> Learned:
-    """Return what was learned, bit for bit.
-
-    Args:
-        archive, plain: the content of both files.
-        most_cells: of all arrays together.
+    """Return what was learned, bit for bit, of the content of both files; all arrays have at most `most_cells`.
 
     Raises:
         ValueError, KeyError, TypeError, zipfile.BadZipFile: files that `arrays_to_bytes` and `plain_to_bytes` did not
@@ -265,7 +256,7 @@ def learned_from_bytes(archive: bytes, plain: bytes, most_cells: int) -> Learned
 
 
 def _check(archive: zipfile.ZipFile, names: list[str], most_cells: int) -> None:
-    """Refuse members that are not exactly these arrays, stored as they are."""
+    """Refuse members that are not exactly these arrays, stored as they are; headers say what each file holds."""
     members = archive.infolist()
     if len(members) > MOST_ARRAYS or sorted(member.filename for member in members) != sorted(n + SUFFIX for n in names):
         raise ValueError("other arrays than named")
@@ -275,15 +266,11 @@ def _check(archive: zipfile.ZipFile, names: list[str], most_cells: int) -> None:
         if not stored or member.file_size != member.compress_size:
             raise ValueError("an array that is not stored as it is")
         with archive.open(member) as file:
-            cells += _cells(file, member.file_size)
+            shape, _, dtype = HEADERS[npy.read_magic(file)](file)
+            size = member.file_size - file.tell()
+        count = math.prod(shape)
+        if dtype.kind not in KINDS or dtype.itemsize * count != size:
+            raise ValueError("an array of another type, or of another size than its file")
+        cells += max(count, 1)
         if cells > most_cells:
             raise ValueError(f"more than {most_cells} cells")
-
-
-def _cells(file: IO[bytes], size: int) -> int:
-    """Return how many cells an array has whose header says no more and no less than the file of `size` bytes holds."""
-    shape, _, dtype = HEADERS[npy.read_magic(file)](file)
-    count = math.prod(shape)
-    if dtype.kind not in KINDS or dtype.itemsize * count != size - file.tell():
-        raise ValueError("an array of another type, or of another size than its file")
-    return max(count, 1)

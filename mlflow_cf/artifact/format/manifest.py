@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,7 +23,6 @@ from mlflow_cf.model.flavors import INNER
 from mlflow_cf.version import VERSION
 
 SCHEMA_VERSION: Final = 2
-MODEL: Final = INNER
 FOLDER: Final = "counterfactual"
 MANIFEST: Final = f"{FOLDER}/manifest.json"
 MOST_BYTES: Final = 4 * 1024**2  # some 30,000 files
@@ -57,10 +57,11 @@ class Manifest:
 def write(root: Path, output: str | None, rows: int, fields_sha256: str) -> str:
     """Seal everything below the model folder `root` but MLmodel; return the digest of the manifest.
 
-    Raises:
-        InputError: there is a file that cannot be part of an artifact, or there are too many.
+    InputError if there is a file that cannot be part of an artifact, or there are too many.
     """
-    tree.remove_empty_folders(root)
+    for folder, _, _ in os.walk(root, topdown=False):  # no remote store keeps folders without files
+        if folder != str(root) and not any(Path(folder).iterdir()):
+            Path(folder).rmdir()
     try:
         found = sorted(name for name, _ in tree.names(root) if not name.endswith("/") and name not in tree.UNSEALED)
     except ArtifactError as error:
@@ -96,9 +97,11 @@ def read(root: Path, stated: Stated) -> Manifest:
         if found not in _KNOWN or type(found) is not int:
             fix = "install the version of mlflow-cf that wrote it (MLmodel names it)"
             raise ArtifactError(MANIFEST, f"schema version {str(found)[:20]}, known are 1 and 2", fix)
-        manifest = _first(content, stated) if found == 1 else _second(content, stated)
+        manifest = _said(content, stated)
     if manifest.rows is None:
-        _check_folder(root, manifest)
+        present = {f"{FOLDER}/{path.name}" for path in (root / FOLDER).iterdir()} - {MANIFEST}
+        if odd := min(present ^ set(manifest.files), default=None):
+            raise ArtifactError(odd, "is not in the manifest" if odd in present else "is missing", AGAIN)
         return manifest
     if content["mlmodel_sha256"] != stated.fields_sha256:
         raise ArtifactError("MLmodel", "says something else than when the model was logged", AGAIN)
@@ -107,57 +110,34 @@ def read(root: Path, stated: Stated) -> Manifest:
 
 
 def check_bytes(root: Path, manifest: Manifest) -> None:
-    """Hold the bytes of all files but those in ``counterfactual/``, which are checked when they are read, against it.
-
-    Raises:
-        ArtifactError: one of them is another.
-    """
+    """Hold the bytes of all files but those in ``counterfactual/``, which are checked when they are read, to it."""
     if manifest.model_sha256 is None:
-        tree.check_bytes(root, {n: v for n, v in manifest.files.items() if not n.startswith(f"{FOLDER}/")})
-    elif _digest_of_model(root / MODEL) != manifest.model_sha256:
-        raise ArtifactError(MODEL, "is not the model that was explained", AGAIN)
+        for name in manifest.files:
+            if not name.startswith(f"{FOLDER}/"):
+                with reading(name):
+                    found = tree.fingerprint(root, name)
+                if found != manifest.files[name]:
+                    raise tree.altered(name)
+    elif _digest_of_model(root / INNER) != manifest.model_sha256:
+        raise ArtifactError(INNER, "is not the model that was explained", AGAIN)
 
 
-def _second(content: Mapping[str, Any], stated: Stated) -> Manifest:
-    rows, files = content["rows"], content["files"]
-    if type(rows) is not int or rows < 1 or not isinstance(content["mlmodel_sha256"], str):
-        raise ValueError
-    return Manifest(
-        SCHEMA_VERSION, stated.manifest_sha256, _versions(content), _output(content), rows, None, _files(files)
-    )
-
-
-def _first(content: Mapping[str, Any], stated: Stated) -> Manifest:
-    files = {f"{FOLDER}/{name}": value for name, value in _files(content["files"]).items()}
-    model = content["model_sha256"]
-    if not isinstance(model, str):
+def _said(content: Mapping[str, Any], stated: Stated) -> Manifest:
+    """Return what a manifest of a known version says; an error where something is missing or of another type."""
+    found, output, files, rows, model = content["schema_version"], content["output"], content["files"], None, None
+    if found == 1:
+        model = content["model_sha256"]
+    else:
+        rows = content["rows"]
+        if type(rows) is not int or rows < 1 or not isinstance(content["mlmodel_sha256"], str):
+            raise ValueError
+    if not isinstance(files, dict) or not all(isinstance(value, dict) for value in files.values()):
         raise TypeError
-    return Manifest(1, stated.manifest_sha256, _versions(content), _output(content), None, model, files)
-
-
-def _files(found: Any) -> Mapping[str, Fingerprint]:
-    if not isinstance(found, dict) or not all(isinstance(value, dict) for value in found.values()):
+    if not isinstance(output, str | None) or not (found > 1 or isinstance(model, str)):
         raise TypeError
-    return found
-
-
-def _versions(content: Mapping[str, Any]) -> Mapping[str, str]:
-    return {str(name): str(found) for name, found in content["versions"].items()}
-
-
-def _output(content: Mapping[str, Any]) -> str | None:
-    output = content["output"]
-    if not isinstance(output, str | None):
-        raise TypeError
-    return output
-
-
-def _check_folder(root: Path, manifest: Manifest) -> None:
-    """Compare the names in ``counterfactual/`` with those of a manifest of the first version."""
-    present = {f"{FOLDER}/{path.name}" for path in (root / FOLDER).iterdir()} - {MANIFEST}
-    if present != set(manifest.files):
-        odd = min(present ^ set(manifest.files))
-        raise ArtifactError(odd, "is not in the manifest" if odd in present else "is missing", AGAIN)
+    versions = {str(name): str(written) for name, written in content["versions"].items()}
+    below = files if found > 1 else {f"{FOLDER}/{name}": value for name, value in files.items()}
+    return Manifest(found, stated.manifest_sha256, versions, output, rows, model, below)
 
 
 def _digest_of_model(folder: Path) -> str:

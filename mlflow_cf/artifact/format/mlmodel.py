@@ -41,11 +41,7 @@ class Stated:
 
 
 def stated(root: Path) -> Stated:
-    """Read MLmodel in the model folder `root`, which may be forged.
-
-    Raises:
-        ArtifactError: it is missing, cannot be read, or is that of another model.
-    """
+    """Read MLmodel in the model folder `root`; ArtifactError if it is missing, forged or that of another model."""
     raw = read_bounded(root, MLMODEL, MOST_BYTES)
     with reading(MLMODEL):
         fields = plain_yaml(raw, aliases=True)
@@ -60,10 +56,7 @@ def stated(root: Path) -> Stated:
 def fields_sha256(fields: Mapping[str, Any]) -> str:
     """Return the digest of the fields of an MLmodel, without those that MLflow assigns and the manifest's digest.
 
-    It is that of their JSON text, keys sorted.
-
-    Raises:
-        ValueError, TypeError, RecursionError: they are not plain, or too many.
+    It is that of their JSON text, keys sorted; ValueError, TypeError or RecursionError if not plain or too many.
     """
     deciding = {key: value for key, value in fields.items() if key not in ASSIGNED}
     flavors = dict(deciding["flavors"])
@@ -95,18 +88,10 @@ def fingerprint(root: Path, name: str) -> Fingerprint:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": path.stat().st_size}
 
 
-def remove_empty_folders(root: Path) -> None:
-    """Remove folders without files, which no remote store keeps."""
-    for folder, _, _ in os.walk(root, topdown=False):
-        if folder != str(root) and not any(Path(folder).iterdir()):
-            Path(folder).rmdir()
-
-
 def names(root: Path) -> Iterator[tuple[str, int]]:
     """Yield name and size in bytes of every file below `root`; of every folder, its name with a slash behind it, and 0.
 
-    Raises:
-        ArtifactError: there is a link, compiled code, or something that is neither file nor folder.
+    ArtifactError if there is a link, compiled code, or something that is neither file nor folder.
     """
     folders = [""]
     while folders:
@@ -132,12 +117,10 @@ def _check_kind(name: str, entry: os.DirEntry[str]) -> None:
 
 
 def check(root: Path, sealed: Mapping[str, Fingerprint], *, besides: str) -> None:
-    """Compare names and sizes of all files below `root` with those that were `sealed`, before any of them is read.
+    """Compare names and sizes of all files below the model folder `root` with what was `sealed`, before any is read.
 
     Args:
-        root: the model folder.
-        sealed: name -> what `fingerprint` returned of it.
-        besides: name of one more file, which must be there.
+        sealed: name -> what `fingerprint` returned of it; `besides`: name of one more file, which must be there.
 
     Raises:
         ArtifactError: a file or folder too many, a file that is missing or of another size.
@@ -148,7 +131,10 @@ def check(root: Path, sealed: Mapping[str, Fingerprint], *, besides: str) -> Non
         if name in UNSEALED or name in folders or (name == "metadata/" and name not in folders):
             continue
         if name in COPIES and name not in missing:
-            _check_copy(root, name, size)
+            original = root / COPIES[name]
+            same = original.is_file() and original.stat().st_size == size
+            if not same or fingerprint(root, name) != fingerprint(root, COPIES[name]):
+                raise ArtifactError(name, f"is no copy of {COPIES[name]}", AGAIN)
             continue
         if name not in missing:
             raise ArtifactError(name.rstrip("/"), "is not in the manifest", AGAIN)
@@ -159,26 +145,6 @@ def check(root: Path, sealed: Mapping[str, Fingerprint], *, besides: str) -> Non
         raise ArtifactError(min(missing), "is missing or not a file", AGAIN)
 
 
-def check_bytes(root: Path, sealed: Mapping[str, Fingerprint]) -> None:
-    """Compare the bytes of these files with what was `sealed`.
-
-    Raises:
-        ArtifactError: one of them is another.
-    """
-    for name, expected in sealed.items():
-        with reading(name):
-            found = fingerprint(root, name)
-        if found != expected:
-            raise altered(name)
-
-
 def altered(name: str) -> ArtifactError:
     """Return the error for a file that is not the one that was sealed."""
     return ArtifactError(name, "has other bytes than the manifest says", AGAIN)
-
-
-def _check_copy(root: Path, name: str, size: int) -> None:
-    original = root / COPIES[name]
-    same = original.is_file() and original.stat().st_size == size
-    if not same or fingerprint(root, name) != fingerprint(root, COPIES[name]):
-        raise ArtifactError(name, f"is no copy of {COPIES[name]}", AGAIN)

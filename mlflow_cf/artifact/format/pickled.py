@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, Final, NoReturn
 
 from mlflow_cf.artifact.format.manifest import FOLDER
 from mlflow_cf.artifact.format.plain import reading
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.actions import PythonFunction, fill, functions_in, named_functions
-from mlflow_cf.errors import InputError, raise_all
+from mlflow_cf.errors import InputError
 from mlflow_cf.model import switches
 
 FUNCTIONS: Final = f"{FOLDER}/functions.pkl"
 MOST_BYTES: Final = 64 * 1024**2
-SERIALIZER: Final = "cloudpickle"
 
 
 @dataclass(frozen=True)
@@ -34,36 +32,13 @@ class StandIn:
         raise RuntimeError(f"{self.__qualname__} was not loaded")
 
 
-def check_allowed(constraints: Constraints, *, allowed: bool) -> None:
-    """Refuse functions that nobody allowed to pickle.
-
-    Raises:
-        InputError: every one of them, by its path.
-    """
-    fact, fix = (
-        "is a Python function, which can only be stored as pickle",
-        "pass allow_functions=True, or write it as PLAF text",
-    )
-    if not allowed:
-        raise_all(InputError(f"constraints.{path}", fact, fix) for path in functions_of(constraints))
-
-
 def functions_of(constraints: Constraints) -> dict[str, PythonFunction]:
     """Return the functions of constraints by their paths."""
     return functions_in(constraints.actions, constraints.relationships)
 
 
-def requirements_of(constraints: Constraints) -> list[str]:
-    """Return what restores functions; what they import themselves only their author knows."""
-    return [f"{SERIALIZER}=={version(SERIALIZER)}"] if functions_of(constraints) else []
-
-
 def to_bytes(functions: Mapping[str, PythonFunction]) -> bytes:
-    """Return functions by their paths as one pickle.
-
-    Raises:
-        InputError: one that cannot be pickled, or all of them are too large.
-    """
+    """Return functions by their paths as one pickle; InputError if one cannot be pickled, or all are too large."""
     import cloudpickle  # noqa: PLC0415  by those alone who store functions
 
     for path, function in functions.items():

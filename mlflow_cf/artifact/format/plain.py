@@ -23,11 +23,7 @@ _Loader: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLo
 
 
 def read_bounded(root: Path, name: str, most: int) -> bytes:
-    """Return the bytes of a file below `root`, at most `most` of them.
-
-    Raises:
-        ArtifactError: it is missing, a link, too large, or cannot be read.
-    """
+    """Return a file below `root`; ArtifactError if it is missing, a link, unreadable, or larger than `most` bytes."""
     path = root / name
     if path.parent.is_symlink() or path.is_symlink() or not path.is_file():
         raise ArtifactError(name, "is missing or not a file", AGAIN)
@@ -50,15 +46,12 @@ def reading(name: str) -> Iterator[None]:
 
 
 def plain_yaml(raw: bytes, *, aliases: bool = False) -> Any:
-    """Parse YAML of bounded size and depth.
+    """Parse YAML of bounded size and depth; ValueError or yaml.YAMLError if it is too deep or too large, or not plain.
 
     Args:
         raw: the content of a file.
         aliases: whether parts may be named and used again. Unfolded, a page of them is gigabytes: who allows them must
             not walk through what is returned without counting.
-
-    Raises:
-        ValueError, yaml.YAMLError: it is too deep or too large, or no plain YAML.
     """
     depth = nodes = 0
     for event in yaml.parse(raw, Loader=_Loader):
@@ -66,17 +59,14 @@ def plain_yaml(raw: bytes, *, aliases: bool = False) -> Any:
         nodes += isinstance(event, yaml.NodeEvent)
         if depth > DEEPEST or nodes > MOST_NODES or (isinstance(event, yaml.AliasEvent) and not aliases):
             raise ValueError
-        if isinstance(event, yaml.ScalarEvent) and len(event.value) > LONGEST_NUMBER and _is_number(event):
+        text = event.value if isinstance(event, yaml.ScalarEvent) and event.implicit[0] else ""
+        if len(text) > LONGEST_NUMBER and _OF_NUMBERS.issuperset(text):
             raise ValueError
     loader = _Loader(raw)
     try:
         return loader.get_single_data()
     finally:
         loader.dispose()
-
-
-def _is_number(event: yaml.ScalarEvent) -> bool:
-    return bool(event.implicit[0]) and _OF_NUMBERS.issuperset(event.value)
 
 
 def json_bytes(value: Any) -> bytes:

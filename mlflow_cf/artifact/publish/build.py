@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -21,15 +22,14 @@ from mlflow_cf.artifact.clean import prove_elsewhere
 from mlflow_cf.artifact.format import files, manifest, pickled
 from mlflow_cf.artifact.format.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
 from mlflow_cf.artifact.publish import inner, versions
-from mlflow_cf.artifact.publish.inner import Lineage
 from mlflow_cf.artifact.publish.requirements import WHEELS, PipRequirements, requirements
-from mlflow_cf.artifact.publish.signature import PARAM, completed, example_rows, inner_signature, signature_of
+from mlflow_cf.artifact.publish.signature import PARAM, example_rows, inner_signature, signature_of
 from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.constraints import Constraints
-from mlflow_cf.errors import InputError
+from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Table
-from mlflow_cf.model.flavors import OWN_FLAVOR, open_folder, open_native
+from mlflow_cf.model.flavors import INNER, OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem.binding import same
 from mlflow_cf.version import VERSION
@@ -76,11 +76,7 @@ class Packaging:
         return {"allow_functions": self.allow_functions, "code_paths": self.code_paths}
 
     def check(self) -> None:
-        """Refuse what nothing can be built with.
-
-        Raises:
-            InputError: metadata that are not plain, no list of code paths, an unknown way to validate.
-        """
+        """Refuse metadata that are not plain, what is no list of code paths, and an unknown way to validate."""
         _plain_metadata(self.metadata)
         code.check(self.code_paths)
         if self.validate not in (None, "here", "process"):
@@ -95,24 +91,23 @@ def build(
     packaging: Packaging,
     scratch: Path,
 ) -> Path:
-    """Build the MLflow model folder in the empty folder `scratch`; return it once it is proved.
-
-    Raises:
-        InputError: anything that does not fit.
-    """
+    """Build the MLflow model folder in the empty folder `scratch`; return it once it is proved."""
     packaging.check()
     constraints = Constraints.read(options.constraints)
-    pickled.check_allowed(constraints, allowed=packaging.allow_functions)
+    functions = pickled.functions_of(constraints)
+    if not packaging.allow_functions:
+        fact = "is a Python function, which can only be stored as pickle"
+        fix = "pass allow_functions=True, or write it as PLAF text"
+        raise_all(InputError(f"constraints.{path}", fact, fix) for path in functions)
     options = replace(options, constraints=constraints)
     staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
     downloads.mkdir()
     source = inner.address(model)
-    lineage = Lineage() if source is None else inner.copy(source, model_folder, downloads)
-    opened = (
-        open_native(model, output=packaging.output, rows=data)
-        if source is None
-        else open_folder(model_folder, output=packaging.output, rows=data)
-    )
+    if source is None:
+        opened = open_native(model, output=packaging.output, rows=data)
+    else:
+        lineage = inner.copy(source, model_folder, downloads)
+        opened = open_folder(model_folder, output=packaging.output, rows=data)
     packed = versions.pack(options.versions, scratch, data, packaging.output)
     explained = assemble(opened, data, labels, options, {one.version.name: one.model for one in packed})
     if not explained.policy.privacy.keeps_rows:
@@ -123,24 +118,23 @@ def build(
         signature = inner_signature(explained.space, opened)
         lineage = inner.write(model, model_folder, signature, **packaging.writing)
     code.add(packaging.code_paths, model_folder)
-    beside = {one.version.name: one.written(explained.space, **packaging.writing).to_dict() for one in packed}
+    beside = {one.version.name: one.written(explained.space, **packaging.writing) for one in packed}
     where = {versions.FOLDER: beside} if beside else {}
-    further = pickled.requirements_of(explained.policy.constraints)
+    # what functions import themselves only their author knows
+    further = [f"cloudpickle=={version('cloudpickle')}"] if functions else []
     needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
     meta = _write_pyfunc(staged, explained, packaging, needed)
-    model_folder.rename(staged / manifest.MODEL)
+    model_folder.rename(staged / INNER)
     if packed:
         (scratch / versions.FOLDER).rename(staged / versions.FOLDER)
-    add_flavor(meta, staged, explained, {**lineage.to_dict(), **where}, packaging.output)
+    add_flavor(meta, staged, explained, {**lineage, **where}, packaging.output)
     _prove_everywhere(staged, explained, packaging.validate, scratch)
     return staged
 
 
 def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: PipRequirements) -> Model:
     """Let MLflow write its own part: MLmodel, the environment files and the input example."""
-    space, model = explained.space, explained.model
-    given = packaging.signature
-    meta = Model(signature=signature_of(space, model) if given is None else completed(given, space, model))
+    meta = Model(signature=signature_of(explained.space, explained.model, packaging.signature))
     mlflow.pyfunc.save_model(
         str(folder),
         loader_module=LOADER,
@@ -196,13 +190,9 @@ def _check_rowless(explained: ExplainedModel, data: Table, given: Any) -> None:
 
 
 def prove(folder: Path, explained: ExplainedModel) -> list[Any]:
-    """Load the folder as a server would; it must decide every background row and answer the example as before.
+    """Load the folder as a server would, and return the predictions of the input example.
 
-    Returns:
-        The predictions of the input example.
-
-    Raises:
-        InputError: the model answers differently once it comes from disk.
+    InputError unless it decides every background row as before, and answers the example so.
     """
     served = mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
     again: ExplainedModel = served.get_raw_model()

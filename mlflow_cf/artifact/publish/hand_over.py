@@ -40,11 +40,7 @@ class Publication:
 
     @classmethod
     def prepared(cls, name: str, registered_name: str | None, tags: Mapping[str, Any] | None = None) -> Publication:
-        """Return an attempt after asking the registry about its name, so that a bad one fails before anything is built.
-
-        Raises:
-            InputError: a name that the registry refuses.
-        """
+        """Return an attempt; InputError, before anything is built, if the registry refuses the name."""
         try:
             if registered_name is not None:
                 is_registered(registered_name)
@@ -55,7 +51,11 @@ class Publication:
     def publish(self, staged: Path) -> ModelInfo:
         """Hand the finished folder to MLflow; call it inside of `withdrawn_on_failure`."""
         self._new_name = self._registered_name is not None and not is_registered(self._registered_name)
-        facts = _facts(Model.load(str(staged)).flavors[OWN_FLAVOR])
+        conf = Model.load(str(staged)).flavors[OWN_FLAVOR]
+        # by which the logged model can be searched for and joined
+        facts = {
+            f"cf.{key}": str(conf[key]) for key in ("explainer", "inner_model_id", "inner_model_uri") if key in conf
+        }
         info: ModelInfo = Model.log(
             artifact_path=None,
             name=self._name,
@@ -108,15 +108,12 @@ class Publication:
             return
         quote = '"' if "'" in name else "'"
         versions: list[ModelVersion] = list(client.search_model_versions(f"name={quote}{name}{quote}"))
-        ours = [found for found in versions if self._is_ours(found, ids)]
+        sources = {f"models:/{model_id}" for model_id in ids}
+        ours = [one for one in versions if one.source in sources or (one.tags or {}).get(PUBLICATION) == self._token]
         for version in ours:
             client.delete_model_version(name, str(version.version))
         if self._new_name and len(ours) == len(versions):
             client.delete_registered_model(name)
-
-    def _is_ours(self, version: ModelVersion, ids: list[str]) -> bool:
-        by_tag = (version.tags or {}).get(PUBLICATION) == self._token
-        return by_tag or version.source in {f"models:/{model_id}" for model_id in ids}
 
 
 class _Staged:
@@ -136,11 +133,7 @@ class _Staged:
 
 
 def is_registered(name: str) -> bool:
-    """Return whether there is a registered model of this name.
-
-    Raises:
-        MlflowException: the registry cannot say, or takes no such name.
-    """
+    """Return whether there is a registered model of this name; MlflowException if the registry cannot say."""
     try:
         MlflowClient().get_registered_model(name)
     except MlflowException as error:
@@ -165,8 +158,3 @@ def _tried(what: str, action: Callable[[], object]) -> bool:
         else:
             return True
     return False
-
-
-def _facts(conf: Mapping[str, Any]) -> dict[str, str]:
-    """Return what tags and params of the logged model say, so that it can be searched for and joined."""
-    return {f"cf.{key}": str(conf[key]) for key in ("explainer", "inner_model_id", "inner_model_uri") if key in conf}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from inspect import signature as parameters_of
 from pathlib import Path
 from typing import Any, Final
@@ -22,25 +21,14 @@ LEAVINGS: Final = ("registered_model_meta", "__pycache__")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # a folder's path says more about a machine than about a model
 
 
-@dataclass(frozen=True)
-class Lineage:
-    """What is known of the model inside: MLflow's id of it, the URI it was given by, its flavors."""
-
-    model_id: str | None = None
-    uri: str | None = None
-    flavors: tuple[str, ...] = ()
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the known facts as entries of MLmodel."""
-        known = {"inner_model_id": self.model_id, "inner_model_uri": self.uri, "inner_flavors": list(self.flavors)}
-        return {key: value for key, value in known.items() if value}
+# What MLmodel says of the model inside, as far as it is known: MLflow's id, the URI it was given by, its flavors.
+Lineage = Mapping[str, Any]
 
 
 def address(model: object) -> str | Path | None:
     """Return where the files of `model` are: a URI or folder; None for a native object, which has none yet.
 
-    Raises:
-        InputError: a loaded pyfunc that does not know where it came from.
+    InputError if it is a loaded pyfunc that does not know where it came from.
     """
     if isinstance(model, str | Path):
         return model
@@ -70,7 +58,8 @@ def copy(source: str | Path, target: Path, scratch: Path, *, unwrap: bool = Fals
         shutil.copytree(found, target, ignore=shutil.ignore_patterns(*LEAVINGS))
     meta = Model.load(str(target))
     uri = str(source) if _URI.match(str(source)) and not str(source).startswith("file:") else None
-    return Lineage(meta.model_id, uri, tuple(sorted(meta.flavors)))
+    known = {"inner_model_id": meta.model_id, "inner_model_uri": uri, "inner_flavors": sorted(meta.flavors)}
+    return {key: value for key, value in known.items() if value}
 
 
 def drop_example(folder: Path) -> None:
@@ -101,4 +90,4 @@ def write(
     needed = module.requirements(model)
     trusted = {"code_paths": code_paths} if "code_paths" in parameters_of(module.save).parameters else {}
     module.save(model, target, signature=signature, pip_requirements=needed, allow_functions=allow_functions, **trusted)
-    return Lineage(flavors=tuple(sorted(Model.load(str(target)).flavors)))
+    return {"inner_flavors": sorted(Model.load(str(target)).flavors)}

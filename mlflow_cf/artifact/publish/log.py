@@ -17,7 +17,6 @@ from mlflow.models.model import ModelInfo
 from numpy.typing import ArrayLike
 
 from mlflow_cf.artifact import sources
-from mlflow_cf.artifact import sources as code
 from mlflow_cf.artifact.format import files, manifest
 from mlflow_cf.artifact.format.mlmodel import stated
 from mlflow_cf.artifact.load import assembled, load_folder, open_model
@@ -30,7 +29,6 @@ from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
 from mlflow_cf.features import Table
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch
@@ -174,23 +172,18 @@ def log_with_explainer(
     chosen = explainer_of(explainer)
     publication = Publication.prepared(name, registered_model_name)
     with publication.withdrawn_on_failure(), tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
+        folder, staged = fetch(model_uri), Path(scratch) / "staged"
         with sources.no_bytecode():
-            staged = _rebuilt(fetch(model_uri), chosen, Path(scratch) / "staged")
+            parts = files.read(folder, stated(folder))
+            explained = assembled(open_model(folder, parts), folder, parts, chosen, None)
+            shutil.copytree(folder, staged, ignore=shutil.ignore_patterns(*LEAVINGS))
+            shutil.rmtree(staged / manifest.FOLDER)
+            meta = Model.load(str(staged))
+            known = meta.flavors.pop(OWN_FLAVOR)
+            lineage = {name: known[name] for name in KEPT if name in known}
+            add_flavor(meta, staged, explained, lineage, parts.manifest.output)
+            prove(staged, explained)
         return publication.publish(staged)
-
-
-def _rebuilt(folder: Path, explainer: AnyExplainer, staged: Path) -> Path:
-    """Copy the model in `folder` to the new folder `staged`, with the other explainer, and prove it."""
-    parts = files.read(folder, stated(folder))
-    explained = assembled(open_model(folder, parts), folder, parts, explainer, None)
-    shutil.copytree(folder, staged, ignore=shutil.ignore_patterns(*LEAVINGS))
-    shutil.rmtree(staged / manifest.FOLDER)
-    meta = Model.load(str(staged))
-    known = meta.flavors.pop(OWN_FLAVOR)
-    lineage = {name: known[name] for name in KEPT if name in known}
-    add_flavor(meta, staged, explained, lineage, parts.manifest.output)
-    prove(staged, explained)
-    return staged
 
 
 def load_model(model_uri: str | Path) -> ExplainedModel:
@@ -213,7 +206,7 @@ def _built(
         try:
             yield build(model, data, labels, options, packaging, Path(scratch))
         finally:
-            code.forget(Path(scratch))
+            sources.forget(Path(scratch))
 
 
 @contextmanager

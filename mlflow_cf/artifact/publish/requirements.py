@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -54,7 +54,11 @@ def requirements(folders: Sequence[Path], given: Given, further: Sequence[str] =
     if given is None or (given and not rest):
         rest = [line for folder in folders for line in _of_the_model(folder)]
     looked_up = [f"--find-links {WHEELS}"] if wheels else []
-    return PipRequirements(_first_of_each([*looked_up, *own, *pins, *rest, *further]), wheels)
+    kept: dict[str, str] = {}
+    for line in map(str.strip, [*looked_up, *own, *pins, *rest, *further]):
+        if line and not line.startswith("#"):
+            kept.setdefault(_distribution(line) or line, line)
+    return PipRequirements(list(kept.values()), wheels)
 
 
 def warn_of_pin(given: Given) -> None:
@@ -104,14 +108,6 @@ def _of_the_model(folder: Path) -> list[str]:
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     constraints = f"-c {folder / 'constraints.txt'}"  # relative to the working directory otherwise
     return [constraints if line.strip() == "-c constraints.txt" else line for line in lines]
-
-
-def _first_of_each(lines: Iterable[str]) -> list[str]:
-    kept: dict[str, str] = {}
-    for line in map(str.strip, lines):
-        if line and not line.startswith("#"):
-            kept.setdefault(_distribution(line) or line, line)
-    return list(kept.values())
 
 
 def _distribution(line: str) -> str:

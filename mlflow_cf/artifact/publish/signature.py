@@ -35,26 +35,22 @@ class _Maybe:
 _Fields = Mapping[str, Type | _Maybe]
 
 
-def signature_of(space: FeatureSpace, model: OpenModel) -> ModelSignature:
-    """Return the signature of a model with these features and labels."""
-    return ModelSignature(inputs=_inputs(space), outputs=_outputs(space, model), params=_params())
+def signature_of(space: FeatureSpace, model: OpenModel, given: ModelSignature | None = None) -> ModelSignature:
+    """Return the signature of a model with these features and labels; where the user has `given` one, completed.
 
-
-def completed(signature: ModelSignature, space: FeatureSpace, model: OpenModel) -> ModelSignature:
-    """Return a signature given by the user with our param, and our outputs where it has none.
-
-    Raises:
-        InputError: its inputs are not the model's features.
+    It gets our param, and our outputs where it has none; InputError if its inputs are not the features.
     """
-    ours = signature_of(space, model)
-    if signature.inputs is None:
-        return ours
-    names = set(map(str, signature.inputs.input_names()))
+    # The values are checked by us, with paths; MLflow refuses [1, 2] where it expects doubles.
+    keys = [Property(key, AnyType(), required=False) for key in Query.model_fields]
+    params = ParamSchema([ParamSpec(PARAM, Object(keys), default={})])
+    if given is None or given.inputs is None:
+        return ModelSignature(inputs=_inputs(space), outputs=_outputs(space, model), params=params)
+    names = set(map(str, given.inputs.input_names()))
     if names != set(space.names):
         lost, more = sorted(set(space.names) - names), sorted(names - set(space.names))
         fact = f"its inputs lack {lost} and have {more} on top" if more else f"its inputs lack {lost}"
         raise InputError("signature", fact, "name the columns of data, or leave the signature out")
-    return ModelSignature(inputs=signature.inputs, outputs=signature.outputs or ours.outputs, params=ours.params)
+    return ModelSignature(inputs=given.inputs, outputs=given.outputs or _outputs(space, model), params=params)
 
 
 def inner_signature(space: FeatureSpace, model: OpenModel) -> ModelSignature:
@@ -111,12 +107,6 @@ def _label_type(labels: tuple[Label, ...]) -> DataType:
     if kinds == {int}:
         return DataType.long
     return DataType.double if kinds <= {int, float} else DataType.string
-
-
-def _params() -> ParamSchema:
-    # The values are checked by us, with paths; MLflow refuses [1, 2] where it expects doubles.
-    keys = [Property(key, AnyType(), required=False) for key in Query.model_fields]
-    return ParamSchema([ParamSpec(PARAM, Object(keys), default={})])
 
 
 def _outputs(space: FeatureSpace, model: OpenModel) -> Schema:

@@ -19,7 +19,6 @@ from mlflow_cf.features import FeatureSpace, Table
 from mlflow_cf.model.flavors import open_folder
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import Version, named, opened
-from mlflow_cf.policy import Policy
 
 FOLDER: Final = "robust_to"
 
@@ -56,9 +55,7 @@ class Packed:
 def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | None) -> list[Packed]:
     """Copy the files of models that have some into the folder `scratch`, and open all; they must answer raw `rows`.
 
-    Raises:
-        InputError: one of them cannot be fetched, or opened.
-        ArtifactError: one is an explained model that is damaged.
+    InputError if one cannot be fetched or opened, ArtifactError if one is an explained model that is damaged.
     """
     packed = []
     for version in versions:
@@ -74,16 +71,3 @@ def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | 
             lineage = inner.copy(source, folder, downloads, unwrap=True)
             packed.append(Packed(version, open_folder(folder, output=output, rows=rows), folder, lineage))
     return packed
-
-
-def open_packed(root: Path, policy: Policy, rows: Table, output: str | None) -> dict[str, OpenModel]:
-    """Open the models in the folder of an artifact whose files have been checked.
-
-    Raises:
-        InputError: one of them is missing or cannot be opened.
-    """
-    found = {}
-    for version in policy.robust_to:
-        with named(version.name):
-            found[version.name] = open_folder(root / FOLDER / version.name, output=output, rows=rows)
-    return found
