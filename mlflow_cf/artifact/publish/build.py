@@ -121,7 +121,7 @@ def build(
     beside = {one.version.name: one.written(explained.space, **packaging.writing) for one in packed}
     where = {versions.FOLDER: beside} if beside else {}
     # what functions import themselves only their author knows
-    further = [f"cloudpickle=={version('cloudpickle')}"] if functions else []
+    further = [f"{pickled.SERIALIZER}=={version(pickled.SERIALIZER)}"] if functions else []
     needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
     meta = _write_pyfunc(staged, explained, packaging, needed)
     model_folder.rename(staged / INNER)
