@@ -19,7 +19,7 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Frontier, KeyedCandidate, Node
 from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
-from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tighten, whole_box
+from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tight, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.problem.actions import Within
@@ -88,9 +88,9 @@ class BestFirst:
                 return False
             left = self._parting.worthwhile(mask)
             if left is not mask:
-                self._push(left[None], worthwhile=True)
+                self._push(left[None], box, worthwhile=True)
                 return True
-        return self._list(mask) if self._few(mask) else self._part(mask)
+        return self._list(box, mask) if self._few(mask) else self._part(box, mask)
 
     def look_no_farther(self, limit: float) -> None:
         """Lower the limit, if this one is lower."""
@@ -133,16 +133,20 @@ class BestFirst:
         size: int = prod(sizes.tolist())
         return size <= self._alone or (size <= thresholds.MOST_LISTED and size <= self._together)
 
-    def _push(self, masks: Bools, *, worthwhile: bool = False) -> None:
-        """Add boxes (m, actions), but those that hold no candidate."""
+    def _push(self, masks: Bools, whole: Node | None = None, *, worthwhile: bool = False) -> None:
+        """Add boxes (m, actions), parts of a `whole` one, but those that hold no candidate."""
         lows = tighten(masks, self.actions, self.within)
         alive = np.flatnonzero(np.isfinite(lows.distance))
         alive = alive[[self._possible(mask) for mask in masks[alive]]]
         found = self._parting.reach(masks[alive])
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
-            if far >= 0:
-                key = (float(lows.distance[box]), int(lows.changes[box]), tuple(lows.code[box].tolist()))
-                self._frontier.add_node(key, Node(np.packbits(masks[box]), masks.shape[1], worthwhile))
+            bound = self._parting.cost_bound(masks[box], whole.bound, self.limit) if far >= 0 and whole else None
+            low = max(float(lows.distance[box]), tight(bound.low) if bound else 0.0)
+            if far >= 0 and low <= self.limit:
+                key = (low, int(lows.changes[box]), tuple(lows.code[box].tolist()))
+                self._frontier.add_node(
+                    key, Node(np.packbits(masks[box]), masks.shape[1], worthwhile or bound is not None, bound)
+                )
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
@@ -157,14 +161,14 @@ class BestFirst:
         decided = all(len(codes) == 1 or own not in codes for codes, own in zip(chosen, self.problem.own, strict=True))
         return not decided or (~same).tobytes() not in self.closed
 
-    def _part(self, box: Bools) -> bool:
+    def _part(self, node: Node, box: Bools) -> bool:
         """Wait with the parts of a box; return False if the budget does not last for parting it."""
-        parts = self._parting.of(box)
+        parts = self._parting.of(box, node.bound)
         if parts is not None:
-            self._push(parts)
+            self._push(parts, node)
         return parts is not None
 
-    def _list(self, box: Bools) -> bool:
+    def _list(self, node: Node, box: Bools) -> bool:
         """Add all candidates of a box one by one; return False if the budget does not last for that."""
         if not self.budget.take(1):  # there may be no lawful one among them, and it took time all the same
             return False
@@ -174,7 +178,7 @@ class BestFirst:
         if rated is not None:
             return self._keep(rated, listed.rows.size)
         if listed.size > self._alone:
-            return self._part(box)
+            return self._part(node, box)
         return self._add(listed.near(self.within), self.within.least)
 
     def _keep(self, rated: ListedCandidates, size: int) -> bool:

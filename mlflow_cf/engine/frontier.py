@@ -15,6 +15,7 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import RedundantChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
+from mlflow_cf.structures.capabilities import CostBound
 
 Key = tuple[float, int, tuple[int, ...]]
 
@@ -42,11 +43,13 @@ class Node:
         bits: the mask (actions,) of allowed actions, eight to a byte: a long search holds many boxes.
         size: number of actions.
         worthwhile: whether those that lose were looked for.
+        bound: what its candidates cost at least; None: not known.
     """
 
     bits: NDArray[np.uint8]
     size: int
     worthwhile: bool = False
+    bound: CostBound | None = None
 
     @property
     def mask(self) -> Bools:

@@ -7,6 +7,7 @@ node by the model's bounds, and `beyond_reach` tells by the bounds of the whole 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numba
@@ -16,13 +17,13 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import DominatedActions, RedundantChanges, loose
-from mlflow_cf.engine.thresholds import ROUNDING
+from mlflow_cf.engine.thresholds import COST_ROUNDING, ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionArrays, ActionTable, Within
-from mlflow_cf.structures.capabilities import SupportsConfined, boxes_of
+from mlflow_cf.structures.capabilities import CostBound, CostBounds, SupportsConfined, SupportsCosts, boxes_of
 
 Array = NDArray[Any]
 
@@ -182,6 +183,11 @@ def tighten_boxes(
                 distance[box] = np.inf
 
 
+def tight(low: float) -> float:
+    """Return a lower bound on distances that holds however it was rounded."""
+    return low - COST_ROUNDING * max(1.0, abs(low))
+
+
 class Parting:
     """Parts boxes of `actions` by the model's bounds; scores may be off by `tolerance`."""
 
@@ -201,7 +207,7 @@ class Parting:
         self._confining = self._boxes if isinstance(self._boxes, SupportsConfined) else None
         self._dominated = DominatedActions(problem, actions, self._boxes, tolerance)
 
-    def of(self, box: Bools) -> Bools | None:
+    def of(self, box: Bools, bound: CostBound | None = None) -> Bools | None:
         """Part a box (actions,) in two, or drop actions of it.
 
         Every group is tried with the nearer of its actions alone: the row's own action, or the nearer half. Where that
@@ -211,6 +217,8 @@ class Parting:
         Returns:
             The boxes (m, actions) that are left of it, at most two; None if the budget does not last for that.
         """
+        if bound is not None and self.redundant is None and (parts := self._by_cost(box, bound)) is not None:
+            return parts if self.budget.take(len(self.actions.own)) else None
         near = [self._nearer(box, number) for number in range(len(self.actions.own))]
         free = [number for number, here in enumerate(near) if len(here)]
         back = [] if self.redundant is None else self.redundant.back(box).tolist()
@@ -234,6 +242,39 @@ class Parting:
         rest = box.copy()
         rest[near[free[chosen]]] = False
         return np.stack([self._confined(box, near, free[chosen]), rest])
+
+    def cost_bound(self, box: Bools, near: CostBound | None, limit: float) -> CostBound | None:
+        """Return what candidates of a box (actions,) cost at least; None where the structure does not tell.
+
+        Args:
+            box: the box; near: the bound of one that contains it.
+            limit: a bound that is larger is as good as any.
+        """
+        if self._costs is None:
+            return None
+        return self._costs.of(box[self.actions.columns], near, limit)
+
+    @cached_property
+    def _costs(self) -> CostBounds | None:
+        scorer, actions = self.problem.scorer, self.actions
+        single = len(self.problem.groups) == len(self.problem.space)
+        score = None if scorer is None else scorer.decision_score(self.tolerance)
+        if score is None or not single or not isinstance(self._boxes, SupportsCosts):
+            return None
+        return self._boxes.costs(actions.cost[actions.columns], score.weights, score.may)
+
+    def _by_cost(self, box: Bools, bound: CostBound) -> Bools | None:
+        """Part a box (actions,) by what the column costs of which its bound says most; None: it has one action."""
+        number = int(self.actions.owner[bound.column])
+        start, stop = self.actions.start[number], self.actions.start[number + 1]
+        here = start + np.flatnonzero(box[start:stop])
+        cheap = self.actions.cost[here] <= bound.cost
+        near = here[cheap] if cheap.any() and not cheap.all() else self._nearer(box, number)
+        if not len(near):
+            return None
+        rest = box.copy()
+        rest[near] = False
+        return np.stack([np.where(self.actions.group == number, box & ~rest, box), rest])
 
     def worthwhile(self, box: Bools) -> Bools:
         """Return a box (actions,) without actions that no nearest answer takes."""

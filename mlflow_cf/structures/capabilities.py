@@ -169,6 +169,51 @@ class SupportsGains(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class CostBound:
+    """What rows of a box cost at least that reach a score.
+
+    Attributes:
+        low: the bound; inf: no row of the box reaches the score.
+        multipliers: with which the bound was found, to start from for a part of the box.
+        column, cost: a part of the box in which this column costs at most that, and the rest, have larger bounds.
+    """
+
+    low: float
+    multipliers: NDArray[np.float32]
+    column: int
+    cost: float
+
+
+class CostBounds(Protocol):
+    """Bounds on what rows of boxes of one grid cost at least whose weighted raw score is large enough."""
+
+    def of(self, mask: Flags, near: CostBound | None, limit: float) -> CostBound:
+        """Return the bound of the box `mask` (n,), in which every column has a value.
+
+        Args:
+            mask: the box.
+            near: the bound of a box that contains it.
+            limit: a bound that is larger is as good as any.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsCosts(Protocol):
+    """`Boxes` that know what values cost which reach a score; without, only scores of boxes are bounded."""
+
+    def costs(self, costs: Floats, weights: Floats, least: float) -> CostBounds:
+        """Return the bounds of rows that cost the sum of `costs` (n,) and whose raw scores, weighted, reach `least`.
+
+        Args:
+            costs: of every value, >= 0.
+            weights: (k,) of the raw scores.
+            least: what the weighted sum must reach, rounding not included.
+        """
+        ...
+
+
 CAPABILITIES = (SupportsSteady, SupportsEnds, SupportsPairs, SupportsProduct, SupportsParts, SupportsBoxes)
 
 

@@ -35,6 +35,7 @@ from mlflow_cf.structures.layers.columns import (
     NumberColumn,
     value_of_missing,
 )
+from mlflow_cf.structures.layers.costs import LinearCosts
 from mlflow_cf.structures.parts import Activation, Choice, Dense, Number
 from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, last_values
@@ -413,6 +414,11 @@ class LinearBoxes:
         counts = np.diff(np.append(self.starts, len(self.added)))
         gained: Floats = (self.added[np.repeat(own, counts)] - self.added) @ weights
         return gained - 2 * self.slack @ np.abs(weights)
+
+    def costs(self, costs: Floats, weights: Floats, least: float) -> LinearCosts:
+        """Return what rows cost at least that reach a score; see `SupportsCosts`."""
+        need = least - float(self.bias @ weights + self.slack @ np.abs(weights))
+        return LinearCosts(self.starts, costs, self.added @ weights, need)
 
     def _ends(self, mask: Flags) -> tuple[Floats, Floats]:
         """Return least and largest contributions (d, k) of every column; inf and -inf if it has no value."""

@@ -47,6 +47,7 @@ from mlflow_cf.structures.layers.columns import Column
 from mlflow_cf.structures.parts import LeafLimits, Leaves
 from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, Tests
+from mlflow_cf.structures.trees.costs import TreeCosts
 from mlflow_cf.structures.trees.forest import Forest, Ints
 
 
@@ -170,7 +171,7 @@ class TreeEnsemble:
         cells = np.concatenate([start[column] + encoded for column, encoded in enumerate(values)])
         flags = np.zeros(start[-1], dtype=np.bool_)
         flags[cells] = True
-        return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells)
+        return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells, self.lookups)
 
     def pairs(self, row: Sequence[Encoded]) -> TreePairs:
         """Return the pairs of changes of a `row` (1,)."""
@@ -183,11 +184,12 @@ class TreeBoxes:
 
     Attributes:
         trees: the trees, pruned to the grid.
-        cells: (n,) cell of every value of the grid, numbered over all features.
+        cells: (n,) cell of every value of the grid, numbered over all features; lookups: of the features.
     """
 
     trees: Trees
     cells: Ints
+    lookups: tuple[Lookup, ...]
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
@@ -205,9 +207,17 @@ class TreeBoxes:
         gains, number = gains_of(BoxQuery(flags, back, weights), self.trees)
         found = np.full(len(mask), -np.inf)
         found[mask] = gains[number[self.cells[mask]]]
+        return np.asarray(found - 2 * self._rounding(weights))
+
+    def costs(self, costs: Floats, weights: Floats, least: float) -> TreeCosts:
+        """Return what rows cost at least that reach a score; see `SupportsCosts`."""
+        leaves = _leaves_of(self.trees, self.lookups, "identity")
+        return TreeCosts(self.trees, leaves, self.cells, costs, weights, least - self._rounding(weights))
+
+    def _rounding(self, weights: Floats) -> float:
+        """Return by how much weighted raw scores may be off where leaves are added in another order."""
         nodes = self.trees.nodes
-        rounding = 2 * np.finfo(nodes.value.dtype).eps * (len(nodes.roots) + 1)
-        return np.asarray(found - rounding * float(self.sizes @ np.abs(weights)))
+        return float(np.finfo(nodes.value.dtype).eps * (len(nodes.roots) + 1) * (self.sizes @ np.abs(weights)))
 
     @cached_property
     def sizes(self) -> Floats:
