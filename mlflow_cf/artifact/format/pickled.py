@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any, Final, NoReturn
 
 from mlflow_cf.artifact.format.manifest import FOLDER
@@ -35,6 +36,11 @@ class StandIn:
 def functions_of(constraints: Constraints) -> dict[str, PythonFunction]:
     """Return the functions of constraints by their paths."""
     return functions_in(constraints.actions, constraints.relationships)
+
+
+def requirements_of(functions: Mapping[str, PythonFunction]) -> list[str]:
+    """Return what restores functions; what they import themselves only their author knows."""
+    return [f"cloudpickle=={version('cloudpickle')}"] if functions else []
 
 
 def to_bytes(functions: Mapping[str, PythonFunction]) -> bytes:

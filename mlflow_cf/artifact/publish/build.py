@@ -6,7 +6,6 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -120,8 +119,7 @@ def build(
     code.add(packaging.code_paths, model_folder)
     beside = {one.version.name: one.written(explained.space, **packaging.writing) for one in packed}
     where = {versions.FOLDER: beside} if beside else {}
-    # what functions import themselves only their author knows
-    further = [f"{pickled.SERIALIZER}=={version(pickled.SERIALIZER)}"] if functions else []
+    further = pickled.requirements_of(functions)
     needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
     meta = _write_pyfunc(staged, explained, packaging, needed)
     model_folder.rename(staged / INNER)

@@ -46,7 +46,8 @@ class Sweeps:
     """One search.
 
     It starts with all single changes of the row. Where none suffices, a construction finds answers of several changes;
-    generations of crossover and sweeps then come nearer.
+    generations of crossover and sweeps then come nearer. Where several answers are wanted, all candidates around the
+    row are looked at in place of generations, if these are few enough.
     """
 
     def __init__(self, engine: Engine, budget: Budget, q: int, stable: int, generations: range) -> None:
@@ -57,6 +58,7 @@ class Sweeps:
         self.scorer = self.problem.scorer
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
+        self._looked = np.inf  # the cutoff when all candidates around the row were looked at last
         self.statistics = Statistics(Members.PHASES)
 
     @cached_property
@@ -100,7 +102,7 @@ class Sweeps:
     def _several(self, few: FewChanges | None) -> tuple[Floats, dict[str, int | float]]:
         """Search for several answers: the nearest of one and of two changes, and generations for those of more."""
         problem, members, generations = self.problem, self.members, 0
-        if few is None or not self._sets_of_few(few):
+        if few is None or not (self._sets_of_few(few) or self._around()):
             generations = self._evolve_several(few)
         found = members.population.codes[members.population.favourable]
         return problem.rows(found[: NEAREST + problem.count]), self.statistics.summary(generations, self.budget.used)
@@ -120,7 +122,7 @@ class Sweeps:
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self._evolve(self.generations.start)
-        if few is not None:
+        if few is not None and not self._around():
             before = members.cutoff
             for start in grown if not constructed else ():
                 grow(members, *start)
@@ -141,6 +143,19 @@ class Sweeps:
             return False
         members.score(pairs)
         return members.cutoff < few.least(3)
+
+    def _around(self) -> bool:
+        """Look at all candidates that are nearer than what is known; whether they were few enough for that.
+
+        Credit and Adult, xgboost, l1 alone, five answers: two thirds of the time without it, and 4 to 7 % nearer.
+        """
+        cutoff = self.members.cutoff
+        if not cutoff < np.inf or cutoff == self._looked:
+            return False
+        with self._counted("sweep", len(self.problem.space)):
+            done = Around(self.members, CLOSE).of(np.ones(len(self.problem.groups), dtype=np.bool_))
+        self._looked = self.members.cutoff
+        return done
 
     def _nearer(self) -> None:
         """Look at all candidates that change the same groups as the best one, or some of them; then once more.
