@@ -12,7 +12,7 @@ from laws import dear
 
 from mlflow_cf.engine import listed, thresholds
 from mlflow_cf.engine.best_first import BestFirst
-from mlflow_cf.engine.frontier import Frontier
+from mlflow_cf.engine.frontier import Frontier, Node
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.geco import sweeps as around
 from mlflow_cf.explainers.geco.sweeps import CLOSE, Around, Sweeps
@@ -112,13 +112,14 @@ def test_a_box_is_listed_as_its_candidates_are_one_by_one(world, count, seed):
     for share in (0.3, 0.6, 0.6, 0.6, 0.9, 1.0):
         box = rng.random(len(choices.code)) < share
         box[[rng.integers(start, stop) for start, stop in pairwise(choices.start)]] = True
+        node = Node(np.packbits(box), len(box))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(thresholds, "SET_UP", 0)
-            together = waiting(search_of_all._list, box)
+            together = waiting(search_of_all._list, node, box)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(listed.Listed, "rated", lambda *_: None)
             patch.setattr(search_of_all, "_alone", 2**20)
-            one_by_one = waiting(search_of_all._list, box)
+            one_by_one = waiting(search_of_all._list, node, box)
         assert together == one_by_one
 
 
@@ -133,10 +134,10 @@ def test_nodes_count_as_evaluations(world, count, most):
     for name in ("_part", "_list"):
         step = getattr(search_of_all, name)
 
-        def counted(box, step=step):
+        def counted(node, mask, step=step):
             nonlocal steps
             steps += 1
-            return step(box)
+            return step(node, mask)
 
         setattr(search_of_all, name, counted)
     leaves = sum(1 for _ in iter(search_of_all.next, None))
