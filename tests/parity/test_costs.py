@@ -69,12 +69,13 @@ def test_trees_cost_no_less_than_their_bound(seed, outputs, depth, wide):
 @given(seed=st.integers(0, 2**16))
 def test_linear_models_cost_no_less_than_their_bound(seed):
     rng = np.random.default_rng(seed)
-    world = World(rng, rng.integers(1, 5, rng.integers(1, 6)))
-    added, bias = np.round(rng.normal(size=(world.start[-1], 2)), 1), np.round(rng.normal(size=2), 1)
-    boxes, weights = LinearBoxes(bias, added, world.start[:-1], np.full(2, 1e-12)), rng.normal(size=2)
-    scores = (bias + added[world.rows].sum(axis=1)) @ weights
-    least = float(rng.choice(scores) if rng.random() < 0.8 else scores.max() + 1.0)
-    world.check(boxes.costs(world.costs, weights, least), scores, least)
+    for _ in range(20):
+        world = World(rng, rng.integers(1, 5, rng.integers(1, 6)))
+        added, bias = np.round(rng.normal(size=(world.start[-1], 2)), 1), np.round(rng.normal(size=2), 1)
+        boxes, weights = LinearBoxes(bias, added, world.start[:-1], np.full(2, 1e-12)), rng.normal(size=2)
+        scores = (bias + added[world.rows].sum(axis=1)) @ weights
+        least = float(rng.choice(scores) if rng.random() < 0.8 else scores.max() + 1.0)
+        world.check(boxes.costs(world.costs, weights, least), scores, least)
 
 
 @given(seed=st.integers(0, 2**16))
