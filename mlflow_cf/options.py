@@ -112,7 +112,11 @@ class WrapOptions:
         return read_versions(self.robust_to)
 
     def policy(self, model: OpenModel) -> Policy:
-        """Return the policy these options make for `model`; InputError by the names of arguments."""
+        """Return the policy these options make for `model`.
+
+        Raises:
+            InputError: what does not fit, by the names of arguments.
+        """
         return validated(
             Policy,
             {

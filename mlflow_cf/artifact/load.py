@@ -42,7 +42,11 @@ def load_folder(folder: Path) -> ExplainedModel:
 
 
 def open_model(folder: Path, parts: FolderContents) -> OpenModel:
-    """Open the model in a folder whose other files have been read; ArtifactError if MLflow may not run its code."""
+    """Open the model in a folder whose other files have been read.
+
+    Raises:
+        ArtifactError: it brings code of its own, and MLflow's switch forbids to run that.
+    """
     if code := next((name for name in parts.manifest.files if name.endswith(".py")), None):
         switches.check(code, "is code that the model brings", switches.CODE)
         sources.import_sources_only(folder)

@@ -126,7 +126,11 @@ _MODEL_ID: Final = re.compile("m-[0-9a-zA-Z]+")
 
 
 def origin_of(folder: Path) -> AnsweredBy:
-    """Return what names the explained model in an MLflow model folder; ArtifactError if there is none in it."""
+    """Return what names the explained model in an MLflow model folder.
+
+    Raises:
+        ArtifactError: there is none in it.
+    """
     try:
         meta = Model.load(str(folder / "MLmodel"))
         manifest = str(meta.flavors[OWN_FLAVOR]["manifest_sha256"])

@@ -124,7 +124,8 @@ def check(code_paths: CodePaths) -> None:
 def add(code_paths: CodePaths, folder: Path) -> None:
     """Copy files and folders beside the MLflow model in `folder`, and name their place in its MLmodel.
 
-    InputError if the model has brought a file or folder of the same name.
+    Raises:
+        InputError: the model has brought a file or folder of the same name.
     """
     if not code_paths:
         return

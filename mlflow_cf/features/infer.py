@@ -18,10 +18,15 @@ OVERRIDES = ("kind", "levels", "step", "low", "high")
 
 
 def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:
-    """Describe one background column (n,).
+    """Describe one background column.
 
-    What is declared in `override` wins: any of kind, levels in their order, step, low and high. InputError if that
-    contradicts the data, or the column is of an unsupported type.
+    Args:
+        name: column name.
+        column: the background's values (n,).
+        override: any of kind, levels (declared order), step, low, high; declared facts win over inferred ones.
+
+    Raises:
+        InputError: an unsupported type, or an override that contradicts the data.
     """
     path = f"data.{name}"
     present = column.dropna()

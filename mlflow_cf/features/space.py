@@ -40,9 +40,11 @@ class FeatureSpace:
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> FeatureSpace:
-        """Describe the columns of a background `frame` (n, d), with facts by column that win over what it shows.
+        """Describe the columns of a background `frame` (n, d).
 
-        InputError: no table, no rows or columns, none that varies, two of one name, or one that cannot be described.
+        Raises:
+            InputError: no table, no rows or columns, none that varies, two of one name, or one that cannot be
+                described.
         """
         names = check_table(frame)
         overrides = overrides or {}
@@ -85,15 +87,20 @@ class FeatureSpace:
         return self.features[self.index[name]]
 
     def read(self, rows: Rows) -> pd.DataFrame:
-        """Return rows as users pass them as a table of this space's columns; errors as in `as_rows` and `select`."""
+        """Return what users pass for rows as a table of this space's columns, in order.
+
+        Raises:
+            InputError: no table, an array of another width, or a column that is missing or there twice.
+        """
         if isinstance(rows, pd.DataFrame) and rows.columns.equals(self.columns):
             return rows
         return self.select(as_rows(rows, self.columns))
 
     def select(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """Return this space's columns of `frame`, in order; itself if it has no others.
+        """Return this space's columns of `frame`, in order; `frame` itself if it has no others.
 
-        InputError if a column is missing or there twice.
+        Raises:
+            InputError: a column is missing or there twice.
         """
         if frame.columns.equals(self.columns):
             return frame
@@ -172,7 +179,11 @@ class FeatureSpace:
         return np.array([largest(feature) for feature in self.features])
 
     def encode(self, frame: pd.DataFrame) -> Floats:
-        """Code `frame` (n, d); missing values are NaN. InputError for a missing column, or a value without a code."""
+        """Code `frame` (n, d); missing values become NaN.
+
+        Raises:
+            InputError: a missing column, or a value without a code.
+        """
         codes, reasons = self.encode_rows(self.select(frame))
         for row, reason in reasons.items():
             raise InputError(f"rows[{row}].{reason.split(':')[0]}", reason.split(": ", 1)[1], "")

@@ -186,7 +186,8 @@ def _names(module: Flavor, model: object, rows: object) -> Sequence[ColumnName]:
 def fetch(source: str | Path, into: Path | None = None) -> Path:
     """Return the local folder of the MLflow model at a URI or path, downloaded into the folder `into` if given.
 
-    InputError if there is nothing at that address.
+    Raises:
+        InputError: there is nothing at that address.
     """
     if Path(source).is_dir():
         return Path(source)

@@ -15,7 +15,11 @@ _ALLOWS: Final = frozenset({"true", "1"})
 
 
 def check(path: str, fact: str, *names: str) -> None:
-    """Refuse `path`, a part of an artifact which runs code, where one of the switches called `names` is off."""
+    """Refuse the part `path` of an artifact, which runs code, where one of the switches called `names` is off.
+
+    Raises:
+        ArtifactError: `path` and `fact`, the switch, and how to allow it.
+    """
     off = next((name for name in names if not _allows(name)), None)
     if off is not None:
         fix = "set it to true if you trust whoever could write this artifact"

@@ -40,7 +40,8 @@ class Version:
 def read_versions(sources: Sequence[object]) -> tuple[Version, ...]:
     """Return models with their names: as given, or the last part of their address (``v2`` of ``models:/credit/2``).
 
-    InputError for an unknown key, or a name that is malformed or that two of them have.
+    Raises:
+        InputError: an unknown key, or a name that is malformed or that two of them have.
     """
     if isinstance(sources, str | Path) or not isinstance(sources, Sequence):
         raise InputError(WHERE, f"a {type(sources).__name__} is not a list", "pass a list of models or model URIs")
@@ -87,7 +88,11 @@ def named(name: str) -> Iterator[None]:
 
 
 def open_versions(versions: Sequence[Version], rows: Table | None, output: str | None = None) -> dict[str, OpenModel]:
-    """Open models that must be able to answer some raw rows; by their names. Errors have the name of the model."""
+    """Open models that must be able to answer some raw rows; by their names.
+
+    Raises:
+        InputError: one of them cannot be opened, or cannot answer.
+    """
     found = {}
     for version in versions:
         with named(version.name):
@@ -96,7 +101,11 @@ def open_versions(versions: Sequence[Version], rows: Table | None, output: str |
 
 
 def opened(version: Version, rows: Table | None, output: str | None) -> OpenModel:
-    """Open one model, which must be able to answer some raw rows; of an explained one, the model inside."""
+    """Open one model; of an explained one, the model inside.
+
+    Raises:
+        InputError: it cannot be opened, or cannot answer some raw rows.
+    """
     model = version.model
     if isinstance(model, str | Path):
         return open_folder(inner_of(fetch(model)), output=output, rows=rows)
@@ -109,7 +118,8 @@ def opened(version: Version, rows: Table | None, output: str | None) -> OpenMode
 def shown_features(model: OpenModel, space: FeatureSpace, name: str) -> OpenModel:
     """Return a model that picks its own columns from rows of `space`, in its own order.
 
-    InputError if it needs a column that the explained model does not take.
+    Raises:
+        InputError: it needs a column that the explained model does not take.
     """
     columns = list(model.columns)
     missing = [column for column in columns if column not in space.columns]

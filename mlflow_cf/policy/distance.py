@@ -51,7 +51,11 @@ class Distance(UserModel):
 
     @classmethod
     def read(cls, source: Distance | tuple[float, float, float] | Mapping[str, Any]) -> Distance:
-        """Return a distance from an object, its three weights, or a dict; InputError if it is none."""
+        """Return a distance from an object, its three weights, or a dict.
+
+        Raises:
+            InputError: weights that are negative or do not add up to 1, or an unknown key.
+        """
         if isinstance(source, Distance):
             return source
         if isinstance(source, Mapping):

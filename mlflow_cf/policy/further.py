@@ -87,7 +87,11 @@ class Plausibly(BaseModel):
     threshold: Threshold | None = None
 
     def tightened(self, policy: Plausible) -> Plausible:
-        """Return the requirement on a request's answers under a policy; InputError if it is less strict than that."""
+        """Return the requirement on a request's answers, under a policy.
+
+        Raises:
+            InputError: it is less strict than the policy, or by the other method.
+        """
         asked = self.quantile if policy.threshold is None else self.threshold
         other = self.threshold if policy.threshold is None else self.quantile
         name, mine = ("quantile", policy.quantile) if policy.threshold is None else ("threshold", policy.threshold)

@@ -106,7 +106,11 @@ class _Place(NamedTuple):
 
 
 def check_extent(options: Mapping[str, object], limits: QueryLimits) -> None:
-    """Refuse options larger than `limits` by their path; reading ends at the first value that is too much."""
+    """Refuse options that are larger than `limits`; reading ends at the first value that is too much.
+
+    Raises:
+        InputError: which limit, at which path.
+    """
     waiting: list[tuple[object, _Place]] = [(options, _Place(None, "", 1))]
     values, size = 1, 0
     while waiting:

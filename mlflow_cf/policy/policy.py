@@ -94,13 +94,21 @@ class Policy(BaseModel):
         return versions
 
     def margin_for(self, asked: float | None) -> float:
-        """Return the margin for a request that asks for `asked`; InputError if that is less than the policy's."""
+        """Return the margin on the probability for a request that asks for `asked`.
+
+        Raises:
+            InputError: it is smaller than the policy's.
+        """
         if asked is not None and asked < self.margin:
             raise InputError("margin", f"{asked} is less than the policy's {self.margin}", "ask for more")
         return float(self.margin if asked is None else asked)
 
     def variety_for(self, diversity: Diversity | None, min_difference: float | None) -> Variety:
-        """Return how several answers to a request must differ; InputError if by less than the policy's difference."""
+        """Return how several answers to a request must differ.
+
+        Raises:
+            InputError: by less than the policy's least difference.
+        """
         if min_difference is not None and min_difference < self.min_difference:
             fact = f"{min_difference} is less than the policy's {self.min_difference}"
             raise InputError("min_difference", fact, "ask for more, or leave it out")
@@ -110,7 +118,8 @@ class Policy(BaseModel):
     def why_not_for(self, asked: WhyNotAsked | None, *, owner: bool = False) -> WhyNotAsked:
         """Return how many reasons are searched for a request, or for the `owner`, who asks for `asked`.
 
-        InputError if a request asks for reasons where the policy gives none.
+        Raises:
+            InputError: a request asks for reasons where the policy gives none.
         """
         if asked and not self.why_not and not owner:
             raise InputError("why_not", f"{asked!r} is more than the policy's false", "leave it out")
@@ -228,7 +237,8 @@ class Query(BaseModel):
     def asked(cls, params: Mapping[str, Any] | None, limits: Limits) -> Query:
         """Return the validated options among the params of a request, which are within the policy's limits.
 
-        InputError if they are no object, as `read`, or beyond the limits.
+        Raises:
+            InputError: options that are no object, as `read`, or beyond the limits.
         """
         options = (params or {}).get("counterfactual") or {}
         if not isinstance(options, Mapping):

@@ -44,7 +44,11 @@ class Privacy(UserModel):
         return self.sample != "summary"
 
     def check_together(self, constraints: Constraints) -> None:
-        """Refuse groups, and causal functions to learn, if no rows are kept: they are what rows have together."""
+        """Refuse constraints that are made of what rows have together where no rows are kept.
+
+        Raises:
+            InputError: there are groups, or causal functions to learn, and no rows.
+        """
         if constraints.groups and not self.keeps_rows:
             fact = "privacy.sample 'summary' keeps no rows, and so no combinations"
             raise InputError("constraints.groups", fact, "write them as rules, or leave them out")
@@ -54,7 +58,11 @@ class Privacy(UserModel):
             raise InputError(f"constraints.causal[{learned[0]}].model", fact, "give coefficients")
 
     def check_asked(self, name: str, own: str) -> None:
-        """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose."""
+        """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.
+
+        Raises:
+            InputError: it is not allowed.
+        """
         if self.explainers is None and self.reveals:
             return
         allowed = dict.fromkeys([own, *(ALLOWED if self.explainers is None else self.explainers)])

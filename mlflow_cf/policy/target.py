@@ -68,7 +68,11 @@ class Target(UserModel):
         return target
 
     def check(self, model: OpenModel) -> None:
-        """Refuse a target `model` cannot meet."""
+        """Refuse a target `model` cannot meet.
+
+        Raises:
+            InputError: as `read`.
+        """
         kinds = [self.label is not None, self.differs, self.interval]
         if sum(kinds) != 1:
             raise InputError("target", "name one of label, other, or low and high", "for example target=1")
@@ -91,7 +95,11 @@ class Target(UserModel):
             raise InputError("target", f"low {self.low} exceeds high {self.high}", "give low <= high")
 
     def column(self, model: OpenModel) -> int:
-        """Return the position of the wanted label among the model's classes; InputError if it is not among them."""
+        """Return the position of the wanted label among the model's classes.
+
+        Raises:
+            InputError: a label the model does not know.
+        """
         same = (c == self.label and isinstance(c, str) == isinstance(self.label, str) for c in model.classes)
         column = next((position for position, found in enumerate(same) if found), None)
         if column is None:
@@ -100,7 +108,11 @@ class Target(UserModel):
         return column
 
     def check_margin(self, margin: float, model: OpenModel) -> None:
-        """Refuse a margin if `model` gives no probability, or if the probability asked for would be 1."""
+        """Refuse a margin if `model` gives no probability, or if the probability asked for would be 1.
+
+        Raises:
+            InputError: one of both is so.
+        """
         if margin and self.interval:
             raise InputError("margin", "a regression has no probabilities", "narrow low and high of the target instead")
         if margin and model.score_kind != "probability":
@@ -117,9 +129,14 @@ class Target(UserModel):
         return self.model_copy(update={"min_probability": round(least + margin, 12)})
 
     def check_same(self, asked: Target, model: OpenModel) -> None:
-        """Refuse an `asked` target, which `model` can meet, with another outcome than this one, which is sealed.
+        """Refuse another outcome where this target is sealed; the least probability may differ.
 
-        The least probability may differ.
+        Args:
+            asked: a target that `model` can meet.
+            model: whose labels count.
+
+        Raises:
+            InputError: `asked` wants another outcome.
         """
         labels = [None if one.label is None else one.column(model) for one in (self, asked)]
         if labels[0] != labels[1] or self.differs != asked.differs:

@@ -49,7 +49,11 @@ def _planned(policy: Constraints, request: Constraints, path: str) -> Iterator[I
 
 
 def check_sealed(policy: Constraints, request: Constraints, path: str = "constraints") -> None:
-    """Refuse every constraint of a request on a feature that is immutable under the policy, by its path."""
+    """Refuse constraints of a request on a feature that is immutable under the policy.
+
+    Raises:
+        InputError: every such constraint, with its path.
+    """
     raise_all(_sealed(policy, request, path))
 
 

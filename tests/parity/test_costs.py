@@ -44,7 +44,7 @@ class World:
         for _ in range(4):
             mask = self.box(mask)
             optimum = self.optimum(mask, scores, least)
-            known = bounds.of(mask, known, float(self.rng.choice([0.1, 1.0, 3.0])))
+            known = bounds.of(mask, known, float(self.rng.choice([0.1, 1.0, 3.0, np.inf])))
             assert known.low <= optimum + 1e-9
             assert 0 <= known.column < len(self.start) - 1
 

@@ -98,7 +98,8 @@ class FolderContents:
 def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha256: str) -> str:
     """Write the folder into the model folder `root`, whose other files are complete; return the manifest's sha256.
 
-    InputError if something is too large for an artifact, or labels are of several types.
+    Raises:
+        InputError: something is too large for an artifact, or labels of mixed types.
     """
     (root / FOLDER).mkdir()
     space = explained.space

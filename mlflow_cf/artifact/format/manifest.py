@@ -57,7 +57,8 @@ class Manifest:
 def write(root: Path, output: str | None, rows: int, fields_sha256: str) -> str:
     """Seal everything below the model folder `root` but MLmodel; return the digest of the manifest.
 
-    InputError if there is a file that cannot be part of an artifact, or there are too many.
+    Raises:
+        InputError: there is a file that cannot be part of an artifact, or there are too many.
     """
     for folder, _, _ in os.walk(root, topdown=False):  # no remote store keeps folders without files
         if folder != str(root) and not any(Path(folder).iterdir()):
@@ -110,7 +111,11 @@ def read(root: Path, stated: Stated) -> Manifest:
 
 
 def check_bytes(root: Path, manifest: Manifest) -> None:
-    """Hold the bytes of all files but those in ``counterfactual/``, which are checked when they are read, to it."""
+    """Hold the bytes of all files but those in ``counterfactual/``, which are checked when they are read, against it.
+
+    Raises:
+        ArtifactError: one of them is another.
+    """
     if manifest.model_sha256 is None:
         for name in manifest.files:
             if not name.startswith(f"{FOLDER}/"):

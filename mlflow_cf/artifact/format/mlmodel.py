@@ -41,7 +41,11 @@ class Stated:
 
 
 def stated(root: Path) -> Stated:
-    """Read MLmodel in the model folder `root`; ArtifactError if it is missing, forged or that of another model."""
+    """Read MLmodel in the model folder `root`, which may be forged.
+
+    Raises:
+        ArtifactError: it is missing, cannot be read, or is that of another model.
+    """
     raw = read_bounded(root, MLMODEL, MOST_BYTES)
     with reading(MLMODEL):
         fields = plain_yaml(raw, aliases=True)
@@ -56,7 +60,10 @@ def stated(root: Path) -> Stated:
 def fields_sha256(fields: Mapping[str, Any]) -> str:
     """Return the digest of the fields of an MLmodel, without those that MLflow assigns and the manifest's digest.
 
-    It is that of their JSON text, keys sorted; ValueError, TypeError or RecursionError if not plain or too many.
+    It is that of their JSON text, keys sorted.
+
+    Raises:
+        ValueError, TypeError, RecursionError: they are not plain, or too many.
     """
     deciding = {key: value for key, value in fields.items() if key not in ASSIGNED}
     flavors = dict(deciding["flavors"])
@@ -91,7 +98,8 @@ def fingerprint(root: Path, name: str) -> Fingerprint:
 def names(root: Path) -> Iterator[tuple[str, int]]:
     """Yield name and size in bytes of every file below `root`; of every folder, its name with a slash behind it, and 0.
 
-    ArtifactError if there is a link, compiled code, or something that is neither file nor folder.
+    Raises:
+        ArtifactError: there is a link, compiled code, or something that is neither file nor folder.
     """
     folders = [""]
     while folders:

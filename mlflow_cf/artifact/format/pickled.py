@@ -44,7 +44,11 @@ def requirements_of(functions: Mapping[str, PythonFunction]) -> list[str]:
 
 
 def to_bytes(functions: Mapping[str, PythonFunction]) -> bytes:
-    """Return functions by their paths as one pickle; InputError if one cannot be pickled, or all are too large."""
+    """Return functions by their paths as one pickle.
+
+    Raises:
+        InputError: one that cannot be pickled, or all of them are too large.
+    """
     import cloudpickle  # noqa: PLC0415  by those alone who store functions
 
     for path, function in functions.items():

@@ -23,7 +23,11 @@ _Loader: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLo
 
 
 def read_bounded(root: Path, name: str, most: int) -> bytes:
-    """Return a file below `root`; ArtifactError if it is missing, a link, unreadable, or larger than `most` bytes."""
+    """Return the bytes of a file below `root`, at most `most` of them.
+
+    Raises:
+        ArtifactError: it is missing, a link, too large, or cannot be read.
+    """
     path = root / name
     if path.parent.is_symlink() or path.is_symlink() or not path.is_file():
         raise ArtifactError(name, "is missing or not a file", AGAIN)
@@ -46,12 +50,15 @@ def reading(name: str) -> Iterator[None]:
 
 
 def plain_yaml(raw: bytes, *, aliases: bool = False) -> Any:
-    """Parse YAML of bounded size and depth; ValueError or yaml.YAMLError if it is too deep or too large, or not plain.
+    """Parse YAML of bounded size and depth.
 
     Args:
         raw: the content of a file.
         aliases: whether parts may be named and used again. Unfolded, a page of them is gigabytes: who allows them must
             not walk through what is returned without counting.
+
+    Raises:
+        ValueError, yaml.YAMLError: it is too deep or too large, or no plain YAML.
     """
     depth = nodes = 0
     for event in yaml.parse(raw, Loader=_Loader):

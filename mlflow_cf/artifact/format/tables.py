@@ -54,14 +54,22 @@ COMPRESSED: Final = Packing(("UNCOMPRESSED", "SNAPPY"), 8 * 1024**2, 64)
 
 
 def write_codes(path: Path, codes: Floats, names: tuple[str, ...]) -> None:
-    """Write the coded background (n, d), of one type and exact to the bit; InputError if it has too many cells."""
+    """Write the coded background, (n, d): one type for every column, exact to the bit.
+
+    Raises:
+        InputError: more cells than an artifact may have.
+    """
     if codes.size > MOST_CELLS:
         raise InputError("data", f"has {len(codes):,} rows", f"sample {MOST_CELLS // len(names):,} of them at most")
     _write(pa.table({name: codes[:, column] for column, name in enumerate(names)}), path)
 
 
 def write_labels(path: Path, labels: NDArray[np.generic]) -> None:
-    """Write one label a row; InputError if they are of several types."""
+    """Write one label a row.
+
+    Raises:
+        InputError: labels of several types.
+    """
     try:
         column = pa.array(labels.tolist())
     except pa.ArrowException as error:
@@ -90,7 +98,11 @@ def read_codes(raw: bytes, names: tuple[str, ...], rows: int | None, packing: Pa
 
 
 def read_labels(raw: bytes, rows: int, packing: Packing) -> NDArray[np.generic]:
-    """Return (rows,) labels; errors as in `read_codes`."""
+    """Return (rows,) labels.
+
+    Raises:
+        ValueError, OSError, pa.ArrowException: another table, or one that unpacks to too much.
+    """
     file = _opened(raw, (_LABEL,), packing)
     if file.metadata.num_rows != rows or file.schema_arrow.types[0] not in _LABEL_TYPES:
         raise ValueError("labels of another type, or for other rows")

@@ -75,7 +75,11 @@ class Packaging:
         return {"allow_functions": self.allow_functions, "code_paths": self.code_paths}
 
     def check(self) -> None:
-        """Refuse metadata that are not plain, what is no list of code paths, and an unknown way to validate."""
+        """Refuse what nothing can be built with.
+
+        Raises:
+            InputError: metadata that are not plain, no list of code paths, an unknown way to validate.
+        """
         _plain_metadata(self.metadata)
         code.check(self.code_paths)
         if self.validate not in (None, "here", "process"):
@@ -90,7 +94,11 @@ def build(
     packaging: Packaging,
     scratch: Path,
 ) -> Path:
-    """Build the MLflow model folder in the empty folder `scratch`; return it once it is proved."""
+    """Build the MLflow model folder in the empty folder `scratch`; return it once it is proved.
+
+    Raises:
+        InputError: anything that does not fit.
+    """
     packaging.check()
     constraints = Constraints.read(options.constraints)
     functions = pickled.functions_of(constraints)
@@ -188,9 +196,13 @@ def _check_rowless(explained: ExplainedModel, data: Table, given: Any) -> None:
 
 
 def prove(folder: Path, explained: ExplainedModel) -> list[Any]:
-    """Load the folder as a server would, and return the predictions of the input example.
+    """Load the folder as a server would; it must decide every background row and answer the example as before.
 
-    InputError unless it decides every background row as before, and answers the example so.
+    Returns:
+        The predictions of the input example.
+
+    Raises:
+        InputError: the model answers differently once it comes from disk.
     """
     served = mlflow.pyfunc.load_model(str(folder), suppress_warnings=True)
     again: ExplainedModel = served.get_raw_model()

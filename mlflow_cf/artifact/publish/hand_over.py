@@ -40,7 +40,11 @@ class Publication:
 
     @classmethod
     def prepared(cls, name: str, registered_name: str | None, tags: Mapping[str, Any] | None = None) -> Publication:
-        """Return an attempt; InputError, before anything is built, if the registry refuses the name."""
+        """Return an attempt after asking the registry about its name, so that a bad one fails before anything is built.
+
+        Raises:
+            InputError: a name that the registry refuses.
+        """
         try:
             if registered_name is not None:
                 is_registered(registered_name)
@@ -133,7 +137,11 @@ class _Staged:
 
 
 def is_registered(name: str) -> bool:
-    """Return whether there is a registered model of this name; MlflowException if the registry cannot say."""
+    """Return whether there is a registered model of this name.
+
+    Raises:
+        MlflowException: the registry cannot say, or takes no such name.
+    """
     try:
         MlflowClient().get_registered_model(name)
     except MlflowException as error:

@@ -28,7 +28,8 @@ Lineage = Mapping[str, Any]
 def address(model: object) -> str | Path | None:
     """Return where the files of `model` are: a URI or folder; None for a native object, which has none yet.
 
-    InputError if it is a loaded pyfunc that does not know where it came from.
+    Raises:
+        InputError: a loaded pyfunc that does not know where it came from.
     """
     if isinstance(model, str | Path):
         return model

@@ -55,7 +55,9 @@ class Packed:
 def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | None) -> list[Packed]:
     """Copy the files of models that have some into the folder `scratch`, and open all; they must answer raw `rows`.
 
-    InputError if one cannot be fetched or opened, ArtifactError if one is an explained model that is damaged.
+    Raises:
+        InputError: one of them cannot be fetched, or opened.
+        ArtifactError: one is an explained model that is damaged.
     """
     packed = []
     for version in versions:

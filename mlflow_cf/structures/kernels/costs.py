@@ -23,9 +23,9 @@ Array = NDArray[Any]
 
 SHARE, LOW, HIGH, MISSING, SET = range(5)  # columns of `LeafAsks.asks`
 PATIENCE = 5  # steps without a larger bound, after which steps become shorter
-SHORTER = 0.6  # times as long; of .5, .6 and .8 the largest bounds after 20 and after 150 steps
+SHORTER = 0.6  # times as long
 BEYOND = 1.05  # times the limit on costs: the bound that steps aim at (Polyak's step)
-MOST_CROSSINGS = 30  # of two lines; some six are enough for thousands of values
+MOST_CROSSINGS = 30  # of two lines; a search that ends there has a bound, if not the largest one
 
 
 class LeafAsks(NamedTuple):
