@@ -29,7 +29,7 @@ SOURCES: Final = (
     "engine/thresholds.py",
     "problem/actions.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("blocks", "costs", "dense", "gains", "pairs", "restrict", "sweeps", "trees")),
+      ("blocks", "costs", "dense", "gains", "moves", "pairs", "parting", "restrict", "sweeps", "trees")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

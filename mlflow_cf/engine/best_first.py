@@ -14,11 +14,12 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import RedundantChanges
+from mlflow_cf.engine.actions import RedundantChanges, loose
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Frontier, KeyedCandidate, Node
 from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
+from mlflow_cf.engine.moves import search_listed
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tight, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
@@ -49,6 +50,7 @@ class BestFirst:
         self.redundant = RedundantChanges(problem, self.actions, self.tolerance) if problem.count > 1 else None
         self._alone = thresholds.MOST_ALONE * (1 if self.redundant is None else thresholds.MORE_ALONE)
         self.cut = False
+        self._floor = 0.0  # no candidate of a node is nearer
         self._frontier = Frontier(problem.own, self.redundant)
         if all(np.diff(self.actions.start) > 0):
             self._parting = Parting(problem, self.actions, self.redundant, self.tolerance, budget)
@@ -141,7 +143,7 @@ class BestFirst:
         found = self._parting.reach(masks[alive])
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
             bound = self._parting.cost_bound(masks[box], whole.bound, self.limit) if far >= 0 and whole else None
-            low = max(float(lows.distance[box]), tight(bound.low) if bound else 0.0)
+            low = max(float(lows.distance[box]), tight(bound.low) if bound else 0.0, tight(self._floor))
             if far >= 0 and low <= self.limit:
                 key = (low, int(lows.changes[box]), tuple(lows.code[box].tolist()))
                 self._frontier.add_node(
@@ -246,4 +248,19 @@ class BestFirst:
         pairs = few.pairs(self.limit, self.tolerance, self.budget)
         if pairs is not None and self._add(pairs, 2):
             self.within = self.within._replace(least=3)
-        self._push(whole)
+        if self._decide_by_moves():
+            self._push(whole)
+
+    def _decide_by_moves(self) -> bool:
+        """Add all candidates that a search among moves finds; return whether others may be left."""
+        search = None
+        if self.redundant is None and not self.closed:
+            search = search_listed(self.problem, self.actions, self.limit, self.tolerance, self.within.most)
+        if search is None:
+            return True
+        done = search.run(self.budget)
+        if not self._add(search.candidates(self.actions), self.within.least):
+            self.cut = True
+        self.look_no_farther(loose(search.limit))
+        self._floor = 0.0 if done else search.low
+        return not done

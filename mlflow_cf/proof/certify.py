@@ -18,6 +18,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.frontier import KeyedCandidate
+from mlflow_cf.engine.moves import search_any
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.minimise import lower_bound, minimise
@@ -334,6 +335,8 @@ SEED: Final = 0  # of the solver: certificates do not depend on a request's seed
 
 def certify_by_program(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Prove as `certify` that answers are nearly the nearest, or find some; all but the first are `bounded`."""
+    if (found := (yield from _by_moves(task, verified, tolerance))) is not None:
+        return found
     try:
         answers = yield from _with_nearer(task, verified, tolerance)
         cutoff = float(task.distance(answers.rows).min(initial=np.inf))
@@ -348,6 +351,28 @@ def certify_by_program(task: RowTask, verified: VerifiedAnswers, tolerance: floa
     return bounded(task, answers, max(low.bound - SLACK, 0.0))
 
 
+def _by_moves(
+    task: RowTask, verified: VerifiedAnswers, tolerance: float
+) -> Generator[Asked, Outcome, VerifiedAnswers | None]:
+    """Do the same by a search among moves; None where there is none, or the judge refuses the nearest row it found."""
+    problem, cutoff = task.problem, float(task.distance(verified.rows).min(initial=np.inf))
+    search = search_any(problem, cutoff, SCORE_TOLERANCES * tolerance, NEARLY / 4)
+    if search is None:
+        return None
+    done, answers = search.run(task.budget), verified
+    row = search.best(problem)
+    if row is not None:
+        if not problem.check(row[None])[0] or task.budget.take(1) < 1:
+            return None
+        said = yield row[None]
+        if not task.accepts(row[None], said)[0]:
+            return None
+        answers = _joined(task, verified, row, said)
+    if done and not len(answers.rows):
+        return replace(answers, exhausted=True)
+    return bounded(task, answers, max(search.low - SLACK, 0.0))
+
+
 def _with_nearer(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Return the answers with the nearest row by a program among them, if the judge accepts it."""
     cutoff = float(task.distance(verified.rows).min(initial=np.inf))
@@ -358,11 +383,16 @@ def _with_nearer(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> 
             break
         said = yield found.row[None]
         if task.accepts(found.row[None], said)[0]:
-            rows = np.concatenate([found.row[None], verified.rows])
-            order = nearest_first(task.problem, rows, task.distance(rows), polished=True)
-            chosen = select(task.problem, rows, order)
-            return VerifiedAnswers(rows[chosen], joined_outcomes([said, verified.outcome]).take(chosen))
+            return _joined(task, verified, found.row, said)
     return verified
+
+
+def _joined(task: RowTask, verified: VerifiedAnswers, row: Floats, said: Outcome) -> VerifiedAnswers:
+    """Return the answers with a further row (d,) that was accepted, nearest first."""
+    rows = np.concatenate([row[None], verified.rows])
+    order = nearest_first(task.problem, rows, task.distance(rows), polished=True)
+    chosen = select(task.problem, rows, order)
+    return VerifiedAnswers(rows[chosen], joined_outcomes([said, verified.outcome]).take(chosen))
 
 
 def bounded(task: RowTask, answers: VerifiedAnswers, bound: float) -> VerifiedAnswers:

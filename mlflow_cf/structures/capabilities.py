@@ -214,6 +214,49 @@ class SupportsCosts(Protocol):
         ...
 
 
+@dataclass(frozen=True, eq=False)
+class HiddenLayer:
+    """A weighted raw score of a network with one layer of rectified units.
+
+    Attributes:
+        bias: (width,) of the units; added: (n, width) what each value of a grid adds to them, column after column.
+        weights: (width,) of the rectified units in the score; shift: what is added to it.
+        slack: a bound on rounding errors of the score.
+    """
+
+    bias: Floats
+    added: Floats
+    weights: Floats
+    shift: float
+    slack: float
+
+
+@runtime_checkable
+class SupportsHidden(Protocol):
+    """It may have one layer of rectified units; without, what changes cost that reach a score is bounded in boxes."""
+
+    def encode(self, column: int, codes: Floats) -> Encoded:
+        """Return encoded values; see `Structure.encode`."""
+        ...
+
+    def hidden(self, values: Sequence[Encoded], weights: Floats) -> HiddenLayer | None:
+        """Return the layer for the grid of `values` (t, ...) per column; None: it has not just one, or others.
+
+        Args:
+            values: per column, encoded values.
+            weights: (k,) of the raw scores.
+        """
+        ...
+
+    def effects(self, column: int, values: Encoded) -> Floats:
+        """Return what values (t, ...) of one column add to the units, (t, width)."""
+        ...
+
+    def slope(self, column: int) -> Floats | None:
+        """Return what one unit of a column's raw number adds to the units (width,); None where that is no constant."""
+        ...
+
+
 CAPABILITIES = (SupportsSteady, SupportsEnds, SupportsPairs, SupportsProduct, SupportsParts, SupportsBoxes)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.structures.capabilities import HiddenLayer
 from mlflow_cf.structures.kernels.dense import (
     MOST,
     First,
@@ -42,6 +43,7 @@ from mlflow_cf.structures.trees.cells import Lookup, last_values
 
 _CELLS = 1 << 16  # floats that go through the later layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
+ROUNDED: Final = 1e-11  # of the sizes of a score's terms: no sum of some thousand terms is rounded by more
 
 
 def _logistic(sums: Floats) -> Floats:
@@ -223,6 +225,32 @@ class Layers:
             lower, upper = self._bounds_by_lines(entries, counts, hidden)
             low, high = np.maximum(low, lower), np.minimum(high, upper)
         return low, high
+
+    def hidden(self, values: Sequence[Encoded], weights: Floats) -> HiddenLayer | None:
+        """Return the one layer of rectified units; see `SupportsHidden`."""
+        if self.activation != "relu" or len(self.weights) != 1:
+            return None
+        added, most = value_sums(values, self.first)
+        if not np.isfinite(added).all():
+            return None
+        outer, shift = self.weights[0] @ weights, float(self.biases[0] @ weights)
+        size = np.abs(self.first.bias) + np.maximum.reduceat(most, np.cumsum([0, *map(len, values[:-1])])).sum(axis=0)
+        slack = ROUNDED * (float(np.abs(outer) @ size) + abs(shift))
+        return HiddenLayer(self.first.bias, added, outer, shift, slack)
+
+    def effects(self, column: int, values: Encoded) -> Floats:
+        """Return what values (t, width) of one column add to the first layer."""
+        return value_sums([values], self._alone[column])[0]
+
+    def slope(self, column: int) -> Floats | None:
+        """Return what one unit of a raw number adds to the first layer; None where that is no constant."""
+        alone, total = self._alone[column], np.zeros(len(self.first.bias))
+        for place, source in enumerate(self.sources[column]):
+            line = source.affine if isinstance(source, NumberColumn) else None
+            if line is None or np.isfinite([line.low, line.high]).any():
+                return None
+            total += line.slope * alone.table[alone.start[place]]
+        return total
 
     def boxes(self, values: Sequence[Encoded]) -> LinearBoxes | LayerBoxes:
         """Return the bounds of boxes in the grid of `values` (t, width) per column."""
