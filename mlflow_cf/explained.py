@@ -292,6 +292,24 @@ class ExplainedModel:
         self.warmth.once((self.explainer.name, certified), partial(self._try, self.explainer, certified))
         self.warmth.once("proofs", self._try_proofs)
 
+    def _warmed(self, query: Query, explainer: AnyExplainer, caller: Caller) -> Caller:
+        """Try what a request may need for the first time, in a part of its own seconds; return it with those left."""
+        certified = query.certify or self.policy.certify
+        what = explainer.name, certified
+        harder = query.count > 1 or bool(query.constraints.model_fields_set)  # than what the policy alone asks for
+        if caller.seconds is None or {what, *(("proofs",) if harder else ())} <= self.warmth.tried:
+            return caller
+        if self.context.required.structure is None or not self.searches.has(explainer):
+            return caller
+        trial = partial(self._try, explainer, certified)
+        if explainer == self.explainer:
+            self.warmth.once(what, trial)
+        else:
+            caller = caller._replace(seconds=self.warmth.left(what, trial, caller.seconds))
+        if harder:
+            self.warmth.once("proofs", self._try_proofs)
+        return caller
+
     def _try(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
         row = int(self._target.met(self.outcome).argmin())  # that misses the target, if there is any
         structure = self.context.required.structure
@@ -327,18 +345,11 @@ class ExplainedModel:
         caller: Caller,
         others: tuple[Requirement, ...] = (),
     ) -> Explanations:
-        self.policy.privacy.check_together(query.constraints)
-        check_rows_kept(explainer, self.policy.privacy)
-        certified, opened = query.certify or self.policy.certify, self.context.required.structure is not None
-        trying = opened and not caller.trial and query.explain != "none"
-        if caller.seconds is not None and trying and self.searches.has(explainer):
-            # what a request may need for the first time is tried before it, in a part of its own seconds
-            what, trial = (explainer.name, certified), partial(self._try, explainer, certified)
-            if explainer == self.explainer:
-                self.warmth.once(what, trial)
-            else:
-                caller = caller._replace(seconds=self.warmth.left(what, trial, caller.seconds))
-            if query.count > 1 or query.constraints.model_fields_set:  # harder than what the policy alone asks for
-                self.warmth.once("proofs", self._try_proofs)
+        if query.constraints.model_fields_set:  # those of the policy were checked when the model was wrapped
+            self.policy.privacy.check_together(query.constraints)
+        if explainer is not self.explainer:
+            check_rows_kept(explainer, self.policy.privacy)
+        if not caller.trial and query.explain != "none":
+            caller = self._warmed(query, explainer, caller)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.context.request(query, explainer, caller, others, elsewhere), X)

@@ -239,7 +239,8 @@ class RequestContext:
             InputError: one that it may not ask for, or that one of the requirements cannot meet.
         """
         target = self.policy.target_for(query.target, self.model.judge.model, owner=owner)
-        target.check_margin(requirements.margin, self.model.judge.model)
+        if requirements.margin:
+            target.check_margin(requirements.margin, self.model.judge.model)
         for requirement in requirements.further:
             requirement.check(target)
         return target

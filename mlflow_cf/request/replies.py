@@ -77,7 +77,7 @@ def _counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | N
             proof=verified.proofs[position] if verified.proofs else "none",
             bound=verified.bounds[position] if verified.bounds else None,
             solver=optima[position] if optima else None,
-            plan=plan_steps(space, old, plan),
+            plan=plan_steps(space, old, plan) if plan else (),
             text=describe_changes(changes, prediction),
             space=bare_space,
         )

@@ -37,10 +37,15 @@ def query_to_try(limits: Limits, *, opened: bool, certified: bool, count: int = 
 
 
 class Warmth:
-    """Knows which explainers had a trial on a model, and whether with certificates; shared by its threads."""
+    """Knows which explainers had a trial on a model, and whether with certificates; shared by its threads.
+
+    Attributes:
+        tried: what had a trial.
+    """
 
     def __init__(self) -> None:
-        self._tried: set[Hashable] = set()
+        """Set up without any."""
+        self.tried: set[Hashable] = set()
 
     def once(
         self, what: Hashable, trial: Callable[[float], object], seconds: float = TRIAL_S, until: float = math.inf
@@ -49,16 +54,16 @@ class Warmth:
 
         It is told how many `seconds` it may take. What there was no time for `until` then, the next request tries.
         """
-        if what in self._tried:
+        if what in self.tried:
             return
-        self._tried.add(what)  # first: a trial asks for none
+        self.tried.add(what)  # first: a trial asks for none
         for _ in range(MOST_TRIALS):
             before = ready()
             trial(seconds)
             if ready() == before:
                 return
             if time.perf_counter() >= until:
-                self._tried.discard(what)
+                self.tried.discard(what)
                 return
 
     def left(self, what: Hashable, trial: Callable[[float], object], seconds: float) -> float:
