@@ -123,7 +123,7 @@ class Requirements:
         every = (self.opened, *(one.opened for one in self.further))
         return [opened.structure for opened in every if opened.structure is not None]
 
-    @property
+    @cached_property
     def obstacle(self) -> Uncertified:
         """Why there is no structure, where there is none."""
         if self.unopened is not None:

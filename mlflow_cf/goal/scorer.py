@@ -16,7 +16,7 @@ from scipy.special import expit, logit
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.targets import BoundTarget, Rating, SumTarget, Targets, lacking, rate_sums, rounding, shortfalls
-from mlflow_cf.structures.capabilities import SupportsProduct
+from mlflow_cf.structures.capabilities import SupportsProduct, is_steady
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.structure import Encoded, Structure
 
@@ -49,6 +49,11 @@ class Scorer:
             of_sums.append(target.of_sums(structure.link, start, structure.outputs))
             start += structure.outputs
         return cls(structures[0], together, tuple(of_sums))
+
+    @cached_property
+    def steady(self) -> bool:
+        """Whether the raw scores of a candidate are the same in every batch."""
+        return is_steady(self.structure)
 
     @cached_property
     def products(self) -> SupportsProduct | None:

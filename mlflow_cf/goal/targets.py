@@ -64,7 +64,7 @@ class BoundTarget:
     @np.errstate(invalid="ignore", over="ignore", divide="ignore")
     def rate(self, outcome: Outcome) -> Rating:
         """Rate m rows by their outcome."""
-        if self.target.interval:
+        if self._interval:
             return Rating(*rate_values(outcome.values.astype(np.float64), self._of_scores))
         if outcome.scores is not None:
             return Rating(*rate_labels(outcome.codes, outcome.scores.astype(np.float64), self._of_scores))
@@ -73,7 +73,7 @@ class BoundTarget:
 
     def met(self, outcome: Outcome) -> NDArray[np.bool_]:
         """Return (m,) which rows meet the target by their outcome, as `rate` says."""
-        graded = self.target.interval or (outcome.scores is not None and self.target.min_probability)
+        graded = self._interval or (outcome.scores is not None and self.target.min_probability)
         return self.rate(outcome).favourable if graded else self._decided(outcome.codes)
 
     def _decided(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -86,7 +86,9 @@ class BoundTarget:
         if outcome.scores is None or self.model.score_kind != "probability":
             return [None] * len(outcome.codes)
         wanted = wanted_shares(outcome.scores.astype(np.float64), self._of_scores)
-        return [None if np.isnan(share) else float(share) for share in wanted]
+        likely = wanted.astype(object)
+        likely[np.isnan(wanted)] = None
+        return list(likely)
 
     def prediction(self, outcome: Outcome, row: int) -> Label:
         """Return the prediction of one row as a plain Python value."""
@@ -112,8 +114,8 @@ class BoundTarget:
             start=start,
             stop=start + sums,
             classes=2 if link in ("sigmoid", "share") and sums == 1 else sums,
-            kind="interval" if target.interval else "other" if target.differs else "label",
-            column=self.own if target.interval or target.differs else self._column,
+            kind="interval" if self._interval else "other" if target.differs else "label",
+            column=self.own if self._interval or target.differs else self._column,
             least=target.min_probability or 0.0,
             low=-np.inf if target.low is None else float(target.low),
             high=np.inf if target.high is None else float(target.high),
@@ -126,9 +128,13 @@ class BoundTarget:
         """The target for the model's own scores."""
         return self.of_sums("identity", 0, max(len(self.model.classes), 1))
 
-    @property
+    @cached_property
     def _column(self) -> int:
         return self.target.column(self.model)
+
+    @cached_property
+    def _interval(self) -> bool:
+        return self.target.interval
 
 
 def spread_of(outcome: Outcome) -> float:
@@ -171,7 +177,7 @@ class SumTarget:
         """Return this target's columns of raw scores (m, k)."""
         return sums[:, self.start : self.stop]
 
-    @property
+    @cached_property
     def columns(self) -> list[int]:
         """The classes that meet the target."""
         return [self.column] if self.kind == "label" else [c for c in range(self.classes) if c != self.column]
@@ -295,9 +301,9 @@ def lacking(sums: Floats, targets: Targets) -> Floats:
     unknown. It also tells candidates apart whose grades are all next to 0. It guides searches; whether a target is met
     is decided by `rate_sums` alone.
     """
+    if len(targets) == 1:
+        return _lacks(targets[0].of(sums), targets[0])
     parts = [_lacks(target.of(sums), target) for target in targets]
-    if len(parts) == 1:
-        return parts[0]
     worst, total = reduce(np.maximum, parts), reduce(np.add, [np.maximum(part, 0.0) for part in parts])
     return np.where(worst > 0, total, worst)
 
@@ -316,14 +322,17 @@ def rounding(sums: Floats, targets: Targets, tolerance: float) -> float:
     the tolerance is large, or unbounded values are scores themselves, whose rounding grows with them. It is infinite
     also for one class against the rest, because the sigmoids of large raw scores are equal.
     """
-    of_rest = any(target.link == "sigmoid" and target.stop - target.start > 1 for target in targets)
-    if tolerance > MOST_TOLERANCE or of_rest or any(target.least > 0 for target in targets):
+    if tolerance > MOST_TOLERANCE:
         return np.inf
-    units = [min(target.spread, 1.0) for target in targets if target.link == "identity"]
-    if not units:
+    unit = np.inf  # the least of those of unbounded values
+    for target in targets:
+        if target.least > 0 or (target.link == "sigmoid" and target.stop - target.start > 1):
+            return np.inf
+        unit = min(unit, target.spread, 1.0) if target.link == "identity" else unit
+    if np.isinf(unit):
         return NEAR
     high, low = np.fmax.reduce(sums, axis=None, initial=1.0), np.fmin.reduce(sums, axis=None, initial=-1.0)
-    return NEAR if tolerance * float(max(high, -low)) <= NEAR * min(units) else np.inf
+    return NEAR if tolerance * float(max(high, -low)) <= NEAR * unit else np.inf
 
 
 def _lacks(sums: Floats, target: SumTarget) -> Floats:
@@ -331,6 +340,8 @@ def _lacks(sums: Floats, target: SumTarget) -> Floats:
     if target.kind == "interval":
         found: Floats = np.maximum(target.low - sums[:, 0], sums[:, 0] - target.high) / target.spread
         return found
+    if target.kind == "label":
+        return _behind(sums, target.column, target)
     behind = [_behind(sums, column, target) for column in target.columns]
     return reduce(np.minimum, behind) if behind else np.full(len(sums), np.inf)
 

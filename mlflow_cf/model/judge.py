@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -59,15 +60,14 @@ class OpenModel:
     tolerance: float = 1e-6
     steady: bool = False
 
-    @property
+    @cached_property
     def regression(self) -> bool:
         """Whether the model predicts a number instead of a label."""
         return not self.classes
 
     def codes_of(self, labels: Iterable[object]) -> NDArray[np.intp]:
         """Return the position (m,) of each label among the classes, -1 for one that is not among them."""
-        positions = self._positions
-        return np.array([positions.get(label, -1) for label in labels], dtype=np.intp)
+        return np.fromiter(map(self._positions.get, labels, repeat(-1)), dtype=np.intp)
 
     @cached_property
     def _positions(self) -> dict[object, int]:
@@ -87,14 +87,15 @@ class Outcome:
 
     codes: NDArray[np.intp]
     scores: NDArray[np.float64] | None = None
-    values: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
+    values: NDArray[np.float64] = field(default_factory=partial(np.empty, 0))
     further: tuple[Outcome, ...] = ()
 
     def take(self, rows: NDArray[np.intp] | slice) -> Outcome:
         """Return the outcome of some of the rows."""
         scores = None if self.scores is None else self.scores[rows]
         values = self.values[rows] if len(self.values) else self.values
-        return Outcome(self.codes[rows], scores, values, tuple(other.take(rows) for other in self.further))
+        further = tuple(other.take(rows) for other in self.further) if self.further else ()
+        return Outcome(self.codes[rows], scores, values, further)
 
     def withheld(self, rows: NDArray[np.bool_]) -> Outcome:
         """Return the outcome without what was said about some of the rows (m,): no label, and no value."""
@@ -118,7 +119,7 @@ class Judge:
     argmax_decides: bool
     further: tuple[Judge, ...] = ()
 
-    @property
+    @cached_property
     def tolerance(self) -> float:
         """How far the scores of structures may be from the models' own."""
         return max(self.model.tolerance, *(other.tolerance for other in self.further), 0.0)
@@ -153,7 +154,10 @@ class Judge:
 
     def verdict(self, rows: pd.DataFrame) -> Outcome:
         """Return the logged model's own decision for `rows` (m, d), with scores if it has them."""
-        return replace(self.predict(rows)[1], further=tuple(other.verdict(rows) for other in self.further))
+        outcome = self.predict(rows)[1]
+        if not self.further:
+            return outcome
+        return replace(outcome, further=tuple(other.verdict(rows) for other in self.further))
 
     def outcome(self, rows: pd.DataFrame) -> Outcome:
         """Return the decision for `rows` (m, d) by the cheapest rule that agrees with the model's own."""
