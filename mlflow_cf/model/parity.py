@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, Outcome
-from mlflow_cf.structures.capabilities import SupportsParts, ends_of, is_ordered, lacking
+from mlflow_cf.structures.capabilities import SupportsParts, ends_of, is_ordered, is_steady, lacking
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.structure import TIE, Structure, score_rows
 from mlflow_cf.version import VERSION
@@ -35,6 +36,11 @@ class Opened:
     note: str
     rows: int = 0
     worst: float = 0.0
+
+    @cached_property
+    def steady(self) -> bool:
+        """Whether there is a structure whose raw scores of a row are the same in every batch."""
+        return self.structure is not None and is_steady(self.structure)
 
     def parity(self, tolerance: float) -> dict[str, float] | None:
         """Return how the comparison went, for `describe()`."""

@@ -262,7 +262,7 @@ def by_themselves(task: RowTask, verified: VerifiedAnswers, tolerance: float) ->
     A structure's scores may be as far as the `tolerance` from the model's.
     """
     scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
-    if not len(verified.rows) or (scorer is not None and is_steady(scorer.structure)):
+    if not len(verified.rows) or (scorer is not None and scorer.steady):
         return verified
     if scorer is not None:
         sums = [scorer.structure.sums(_encoded_values(task.problem, scorer, row)) for row in verified.rows]

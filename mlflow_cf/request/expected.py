@@ -16,9 +16,8 @@ import numpy as np
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.proof.verify import Inquiry, VerifiedAnswers
+from mlflow_cf.proof.verify import NOTHING, Inquiry, VerifiedAnswers
 from mlflow_cf.request.request import CodedRows, Request, Row, is_wanted, read_rows, wanted_of
-from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.structure import linked
 
 FEW: Final = 64  # rows of a short table, which is one batch: every batch costs a call of the model
@@ -61,8 +60,7 @@ class Predictions:
         if not self._all_agree:
             with self.request.admission.predicting():
                 rows = read_rows(self.request.judges, self._coded)
-        structure = self.request.requirements.opened.structure
-        if not self.expected or structure is None or is_steady(structure):
+        if not self.expected or self.request.requirements.opened.steady:
             return rows
         # the model's rounding depends on the other rows of a call: show the numbers of each row alone
         return [
@@ -72,9 +70,9 @@ class Predictions:
 
     def asked(self) -> Inquiry:
         """Ask about expected rows beside candidates, unless the model was asked about them before."""
-        codes = np.array([row.codes for row in self.expected]).reshape(-1, len(self.space))
-        if self._asked or not len(codes):
-            return VerifiedAnswers(codes[:0], Outcome(np.empty(0, dtype=np.intp)))
+        codes = self._coded.codes if self.expected and not self._asked else self._coded.codes[:0]
+        if not len(codes):
+            return VerifiedAnswers(codes, NOTHING)
         self._asked = True
         self._said = yield codes
         return VerifiedAnswers(codes, self._said)
@@ -98,13 +96,13 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     known = coded.space is request.bound_policy.space  # the structure cannot read unseen levels
     if not known or len(coded.codes) > FEW:
         return []
-    if coded.faults or (regression and not is_steady(structure)):  # replies show such predictions to the last bit
+    if coded.faults or (regression and not requirements.opened.steady):  # replies show such predictions to the last bit
         return []
     codes = coded.codes
     if tables.structure is structure and len(codes) == 1:
         sums = structure.sums(tables.encoded_row(codes[0]))
     else:  # rounded as if every row was alone
-        parts = [codes] if is_steady(structure) else [row[None] for row in codes]
+        parts = [codes] if requirements.opened.steady else [row[None] for row in codes]
         columns = range(codes.shape[1])
         encoded = [[structure.encode(column, part[:, column]) for column in columns] for part in parts]
         sums = np.concatenate([structure.sums(part) for part in encoded])
