@@ -148,10 +148,9 @@ def _chosen(
     """Select the answers; those the budget left half-polished count only if there are no others."""
     if not parts:
         return VerifiedAnswers(np.empty((0, len(task.problem.space))), NOTHING)
-    Z = np.concatenate([part.rows for part in parts])
-    settled = np.concatenate([part.minimal for part in parts])
+    whole = parts[0] if len(parts) == 1 else _joined_parts(parts)
+    Z, settled, origin = whole.rows, whole.minimal, whole.origin
     rows = np.flatnonzero(settled) if settled.any() else np.arange(len(Z))
-    origin = np.concatenate([part.origin for part in parts])
     if len(rows) > 1 and task.problem.count == 1 and not keeps_order:
         rows = rows[[nearest(task.problem, Z[rows], task.distance(Z[rows]), polished=polished)]]
     elif len(rows) > 1:
@@ -161,8 +160,18 @@ def _chosen(
             order = nearest_first(task.problem, Z[rows], task.distance(Z[rows]), polished=polished)
         own_kinds = None if kinds is None else [kinds[at] for at in origin[rows].tolist()]
         rows = rows[select(task.problem, Z[rows], order, own_kinds)]
-    outcome = joined_outcomes([part.outcome for part in parts]).take(rows)
-    return VerifiedAnswers(Z[rows], outcome, origin=origin[rows], minimal=settled[rows] if polished else settled[:0])
+    minimal = settled[rows] if polished else settled[:0]
+    return VerifiedAnswers(Z[rows], whole.outcome.take(rows), origin=origin[rows], minimal=minimal)
+
+
+def _joined_parts(parts: Sequence[VerifiedAnswers]) -> VerifiedAnswers:
+    """Return the accepted rows of several batches as one, in their order."""
+    return VerifiedAnswers(
+        np.concatenate([part.rows for part in parts]),
+        joined_outcomes([part.outcome for part in parts]),
+        origin=np.concatenate([part.origin for part in parts]),
+        minimal=np.concatenate([part.minimal for part in parts]),
+    )
 
 
 NOTHING = Outcome(np.empty(0, dtype=np.intp))
