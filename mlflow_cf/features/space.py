@@ -245,12 +245,21 @@ class FeatureSpace:
         table.columns = self.columns.view()  # numbers first and names last: names would be made an index every time
         return table
 
+    @cached_property
+    def _all_real(self) -> bool:
+        """Whether every code is a plain value itself, or missing."""
+        return all(feature.kind == "real" for feature in self.features)
+
     def values(self, row: Floats) -> dict[str, Any]:
         """Return one coded row (d,) as plain Python values by name; None for missing."""
+        if self._all_real and not np.isnan(row).any():
+            return dict(zip(self.names, row.tolist(), strict=True))
         return {feature.name: feature.value(code) for feature, code in zip(self.features, row.tolist(), strict=True)}
 
     def values_beside(self, row: Floats, other: Floats, known: Mapping[str, Any]) -> dict[str, Any]:
         """Return the same of a row (d,), where the values of another row (d,), which is mostly equal, are `known`."""
+        if self._all_real:
+            return self.values(np.where(row == other, other, row))  # 0.0 and -0.0 are equal
         some = [(self.features[column], row[column]) for column in np.flatnonzero(row != other).tolist()]
         return {**known, **{feature.name: feature.value(float(code)) for feature, code in some}}
 

@@ -219,8 +219,9 @@ def counterfactual_table(space: FeatureSpace | None, found: Sequence[Sequence[Co
 
 def changes_between(old: Mapping[str, Level | None], new: Mapping[str, Level | None]) -> tuple[Change, ...]:
     """Return what differs between two rows, in the order of the second; missing in both is no difference."""
-    names = (name for name, value in new.items() if old[name] is not value and old[name] != value)
-    return tuple(Change(name, old[name], new[name]) for name in names)
+    return tuple(
+        Change(name, old[name], value) for name, value in new.items() if old[name] is not value and old[name] != value
+    )
 
 
 def describe_changes(changes: tuple[Change, ...], prediction: Level) -> str:
