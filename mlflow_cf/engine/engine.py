@@ -31,7 +31,8 @@ class Engine:
 
     @cached_property
     def _pointed(self) -> tuple[Problem, bool]:
-        return with_points(self.given)
+        # packed groups have no intervals
+        return (self.given, True) if self.given.packed_groups else with_points(self.given)
 
     @property
     def problem(self) -> Problem:
@@ -56,7 +57,7 @@ class Engine:
     def few(self) -> FewChanges | None:
         """What one change does and what two do; None where a sweep does not look at all single changes."""
         problem = self.problem
-        whole = len(problem.groups) == len(problem.space) and all(group.own_allowed for group in problem.groups)
+        whole = len(problem.groups) == len(problem.space) and bool(problem.own_allowed.all())
         return FewChanges(problem, problem.scorer, self.actions) if whole and problem.scorer is not None else None
 
     def wanting(self, count: int) -> Engine:

@@ -108,6 +108,8 @@ class Searches:
         Raises:
             Exception: what the explainer raises when it learns; it may try again when it is asked for anew.
         """
+        if explainer is self.own.explainer:
+            return self.own.search
         if not learns(explainer):
             return explainer.search
         key = _lesson(explainer)

@@ -59,12 +59,11 @@ class Domains:
             return []
         if encoded is None or len(self.short.numbers) < len(self.all):
             return [structure.encode(column, x0[[column]]) for column in range(len(x0))]
-        ids, columns = self.short.ids(x0), self.short.packed.column
-        mine = encoded.take(ids, axis=0)
-        known = {column: mine[at : at + 1] for at, column in enumerate(columns.tolist())}
-        for column in columns[ids < 0].tolist():
+        ids = self.short.ids(x0)  # one group a column, in their order
+        known = list(encoded.take(ids, axis=0)[:, None])
+        for column in np.flatnonzero(ids < 0).tolist():
             known[column] = structure.encode(column, x0[[column]])
-        return [known[column] for column in range(len(x0))]
+        return known
 
     @cached_property
     def _encoded_end_to_end(self) -> Encoded | None:
@@ -287,8 +286,7 @@ class Grounding:
 
     def of(self, x0: Floats) -> Grounded:
         """Return the rules for one row (d,)."""
-        grounded = (ground(rule, x0) for rule in self._of_no_group)
-        never = tuple(rule for rule in grounded if rule is not None)
+        never = tuple(found for rule in self._of_no_group if (found := ground(rule, x0)) is not None)
         own = OwnRules(self._plain, self._others, partial(self._own, x0))
         return Grounded(own, Linking(self._linking, self._checks, x0), never)
 

@@ -293,8 +293,11 @@ class BoundPolicy:
         """
         differs = differing(Z, x0)
         accepted: Bools = np.any(differs, axis=1)
-        self.checks.refuse(Z, x0, accepted)
+        if self.all_rules:
+            self.checks.refuse(Z, x0, accepted)
         self.tables.short.find_members(Z, differs, accepted)
+        if len(self.tables.short.numbers) == len(self.tables.all):
+            return accepted
         touched = {self.grounding.owner[column] for column in np.flatnonzero(differs.any(axis=0)).tolist()}
         for domain in (self.domains[number] for number in touched - self.tables.short_numbers):
             columns = list(domain.columns)

@@ -82,14 +82,15 @@ class Problem:
     variety: Variety = USUAL
 
     @property
-    def _packed_groups(self) -> PackedGroups | None:
+    def packed_groups(self) -> PackedGroups | None:
+        """The groups packed into arrays, if all are single features with few values and as they were bound."""
         return self.bound_together if self.bound_together and self.bound_together.groups is self.groups else None
 
     @cached_property
     def _packed(self) -> BoundColumns:
         """The actions of all groups, group after group; without values where some group has several columns."""
-        if self._packed_groups is not None:
-            return self._packed_groups.packed
+        if self.packed_groups is not None:
+            return self.packed_groups.packed
         return BoundColumns.of([group.bound for group in self.groups], self.own_allowed)
 
     @cached_property
@@ -100,8 +101,8 @@ class Problem:
     @cached_property
     def own_allowed(self) -> Bools:
         """(G,) whether the rules accept the query row's own action."""
-        if self._packed_groups is not None:
-            return np.asarray(self._packed_groups.packed.allowed)
+        if self.packed_groups is not None:
+            return np.asarray(self.packed_groups.packed.allowed)
         return np.array([group.own_allowed for group in self.groups], dtype=np.bool_)
 
     @cached_property
@@ -122,11 +123,11 @@ class Problem:
     @cached_property
     def linked(self) -> frozenset[int]:
         """The groups that rules over several groups are about."""
-        return self.joint.groups
+        return self.joint.groups if self.joint.every else frozenset()
 
     def held(self, codes: Codes) -> Bools:
         """Return (m,) whether candidates by code (m, G) meet the rules over several groups, and change few enough."""
-        held = self.changes_left(codes) >= 0
+        held: Bools = self.changes_left(codes) >= 0 if self.limits else np.ones(len(codes), dtype=np.bool_)
         if len(codes) > FEW:
             for joint in self.joint_rules:
                 held &= joint.holds(codes)
@@ -152,28 +153,29 @@ class Problem:
     def encoded_row(self) -> list[Encoded]:
         """The structure's encoded values (1, ...) of the query row, one array per column; none without structure."""
         if (known := self._own_end_to_end) is not None:
-            return [known[number : number + 1] for number in self.owner.tolist()]
+            return list(known[:, None])  # one group a column, in their order
         return [] if self.scorer is None else self.scorer.encoded(range(len(self.x0)), self.x0[None])
 
     @cached_property
     def _own_end_to_end(self) -> Encoded | None:
         """(G, ...) the encoded values of the row's own value in every group, if they fit into one array."""
-        if not (self._packed_groups and self.scorer and self.encoded_domains):
+        if not (self.packed_groups and self.scorer and self.encoded_domains):
             return None
-        return self._packed_groups.encoded_row(self.scorer.encoded)
+        return self.packed_groups.encoded_row(self.scorer.encoded)
 
     @cached_property
     def owner(self) -> Codes:
         """(d,) the group of every column."""
+        if self._single_features:
+            return np.arange(len(self.space))
         owner = {column: number for number, columns in enumerate(self.columns) for column in columns}
         return np.array([owner[column] for column in range(len(self.space))], dtype=np.intp)
 
     @cached_property
     def encoded_tables(self) -> list[Encoded]:
         """For every column, the encoded values of its group's actions."""
-        if self._packed_groups and self._own_end_to_end is not None:
-            found = self._packed_groups.encoded_actions(self._own_end_to_end)
-            return [found[number] for number in self.owner.tolist()]
+        if self.packed_groups and self._own_end_to_end is not None:
+            return self.packed_groups.encoded_actions(self._own_end_to_end)
         tables: dict[int, Encoded] = {}
         for group in self.groups:
             if self.scorer is not None:
