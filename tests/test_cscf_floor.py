@@ -20,6 +20,7 @@ from mlflow_cf import CSCF
 from mlflow_cf.constraints.actions import read_actions, read_relationships
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.plans.action_model import ActionModel, Declared
+from mlflow_cf.plans.boxes import BoxWalker
 from mlflow_cf.plans.walk import Walker
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
@@ -107,6 +108,24 @@ def test_what_is_proved_is_true(seed: int, name: str, most: int) -> None:
     assert first.bound <= best + 1e-9
     assert first.proof == ("optimal" if cost * 0.999 <= first.bound else "bounded")
     assert cost <= best * 1.01 + 1e-9
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32), st.sampled_from([0.0, 1e-4, 0.1]))
+def test_boxes_of_values_cost_no_more_than_any_plan_in_them(seed: int, unit: float) -> None:
+    rng, some = Random(seed), np.random.default_rng(seed)
+    told, space = plans(rng), FeatureSpace.infer(X)
+    declared = Declared(read_actions(told["actions"]), read_relationships(told["relationships"]))
+    model = ActionModel.bind(declared, space, BoundDistance.bind(Distance(), space))
+    x0, order = some.integers(0, 7, 4).astype(np.float64), rng.sample(range(4), rng.randint(1, 3))
+    values = some.integers(-6, 7, (200, len(order))).astype(np.float64)
+    wide = some.integers(0, 3, (2, *values.shape)) * some.integers(0, 2, (200, 1))  # half of the boxes are points
+    ends = Walker(model, x0, unit).walk(np.tile(order, (200, 1)), values)
+    reached = BoxWalker(model, x0, unit).walk(order, values - wide[0], values + wide[1])
+    assert reached.possible[ends.valid].all()
+    assert (reached.cost[ends.valid] <= ends.cost[ends.valid] + 1e-12).all()
+    assert (reached.states.low[ends.valid] <= ends.states[ends.valid]).all()
+    assert (ends.states[ends.valid] <= reached.states.high[ends.valid]).all()
 
 
 def test_without_limits_it_says_what_was_compared() -> None:

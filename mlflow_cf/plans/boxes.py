@@ -183,7 +183,9 @@ class BoxWalker:
                 possible &= may_hold_or_fail(rule, after, states)[0]
             effort = self._effort(action, after, states)
             possible &= effort.high >= 0
-            least = np.maximum(np.maximum(effort.low, 0.0) - self.unit / 2, 0.0)
+            least = np.maximum(effort.low, 0.0)
+            if self.unit:  # rounding keeps the order, so that the least effort rounded is the least rounded effort
+                least = np.round(least / self.unit) * self.unit
             cost += least * self._discount(action, states, after)
             states = after
         return ReachedBoxes(states, cost, possible)
