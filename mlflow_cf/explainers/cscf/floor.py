@@ -76,6 +76,11 @@ class Reachable:
             possible[at] = not cannot[0]
         return possible
 
+    def may_be_met(self, states: Floats) -> Bools:
+        """Return (m,) which states (m, d) may meet the target."""
+        sums = self.scorer.structure.sums(self.scorer.encoded(range(states.shape[1]), states))
+        return self.scorer.decisions(sums, self.doubt)[0]
+
     def _within(self, column: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return the ends (m,) of what an answer may have between these ends; in the wrong order if that is nothing."""
         group, own = self.problem.groups[self.problem.owner[column]], self.problem.x0[column]
@@ -221,7 +226,7 @@ class Floor:
         low, high = (np.array([box[side] for box in taken]) for side in (2, 3))
         widths = (high - low) / np.maximum(np.diff(self._ends[list(order)].T, axis=0), 1e-300)
         narrow = widths.max(axis=1) <= NARROWEST
-        self._settled = min([self._settled, *(taken[at][0] for at in np.flatnonzero(narrow).tolist())])
+        self._settle(order, low[narrow], high[narrow], np.array([box[0] for box in taken])[narrow])
         if not narrow.all():
             low, high, widest = low[~narrow], high[~narrow], widths[~narrow].argmax(axis=1)
             at = np.arange(len(low)), widest
@@ -232,6 +237,19 @@ class Floor:
             second_low[at] = np.where(chosen, np.floor(middle) + 1, middle)
             self._add(order, np.concatenate([low, second_low]), np.concatenate([first_high, high]))
         return True
+
+    def _settle(self, order: tuple[int, ...], low: Floats, high: Floats, cost: Floats) -> None:
+        """Note what boxes (m, t) cost at least that are halved no further, unless all they have is what is no plan."""
+        if not len(low):
+            return
+        if all(self._choices[number] is not None for number in order):  # a box is a single sequence of values
+            values, _ = self._values(order, low, high)
+            ends = self.evaluator.walker.walk(np.tile(order, (len(low), 1)), values)
+            may = np.flatnonzero(ends.valid)
+            may = may[self.evaluator.problem.check(ends.states[may])]
+            may = may[self.reachable.may_be_met(ends.states[may])]
+            cost = np.maximum(cost, ends.cost)[may]
+        self._settled = min([self._settled, *cost.tolist()])
 
     def _add(self, order: tuple[int, ...], low: Floats, high: Floats) -> None:
         """Keep those boxes (m, t) that may hold a cheaper plan."""
