@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import mlflow_cf
 from mlflow_cf import CSCF
 from mlflow_cf.explainers import PlannedStep
-from mlflow_cf.proof.pipeline import leading_plans
+from mlflow_cf.proof.by_cost import leading_plans
 
 FACTS = st.tuples(st.integers(0, 5), st.integers(1, 4), st.integers(1, 3))  # cost, steps, changed features
 

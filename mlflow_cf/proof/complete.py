@@ -1,7 +1,6 @@
 """Answers that a search has missed: with other changed sets first, then other values of the same ones.
 
-Also certificates of explainers that rank answers by cost, from the bound of the least cost that they prove themselves,
-and further answers one change away from verified ones, where the nearest are wanted and no exact search finds them.
+Also further answers one change away from verified ones, where the nearest are wanted and no exact search finds them.
 """
 
 from __future__ import annotations
@@ -12,15 +11,11 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.engine.best_first import BestFirst
-from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
-from mlflow_cf.explainers import Candidates
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Group, Problem
 from mlflow_cf.proof.certify import Certification, certify, nearest_of_sets
 from mlflow_cf.proof.verify import Inquiry, RowTask, VerifiedAnswers, verify_rows
 from mlflow_cf.search.snapping import codes_of
-from mlflow_cf.words.reasons import Uncertified
-from mlflow_cf.words.result import Proof
 
 MOST: Final = 10_000, 100_000  # evaluations for each of both: a quarter of a second, and where that is too few
 
@@ -73,31 +68,6 @@ def filled(task: RowTask, verified: VerifiedAnswers, tolerance: float, most: int
     agreed = yield from run.extend(search)
     task.budget.take(part.used)
     return replace(run.result(search), proofs=(), bounds=(), exhausted=False) if agreed else verified
-
-
-NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that is called the cheapest
-
-
-def certify_by_cost(
-    task: RowTask, verified: VerifiedAnswers, candidates: Candidates, tolerance: float
-) -> VerifiedAnswers:
-    """Return answers with the explainer's proofs about their costs; `optimal` is up to 1e-3 of the cost."""
-    if candidates.least_cost is None or candidates.costs is None:
-        return replace(verified, note=Uncertified("ranked"))
-    if not len(verified.rows):
-        return verified
-    if task.problem.scorer is None:
-        return replace(verified, note=task.obstacle)
-    costs = candidates.costs[verified.origin]
-    cheapest = int(costs.argmin())
-    least = candidates.least_cost(int(verified.origin[cheapest]), task.budget, SCORE_TOLERANCES * tolerance)
-    if least.bound is None:
-        return replace(verified, note=least.note)
-    proofs: list[Proof] = ["bounded"] * len(costs)
-    if costs[cheapest] * (1.0 - NEARLY) <= least.bound:
-        proofs[cheapest] = "optimal"
-    bounds = tuple(min(float(cost), least.bound) for cost in costs)
-    return replace(verified, proofs=tuple(proofs), bounds=bounds, note=least.note)
 
 
 FEW: Final = 4  # other actions of levels that are tried, the nearest to the row to explain

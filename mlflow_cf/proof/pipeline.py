@@ -10,31 +10,26 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, TypeVar
 
-import moocore
 import numpy as np
 
-from mlflow_cf.constraints.expressions import differing
-from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import Asked, AskedAlone, Decides, Outcome
 from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
-from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.binding import same
+from mlflow_cf.proof.by_cost import certify_by_cost, lined_up
 from mlflow_cf.proof.certify import at_once, bounded, certify
-from mlflow_cf.proof.complete import certify_by_cost, complete, nearest_ones
+from mlflow_cf.proof.complete import complete, nearest_ones
 from mlflow_cf.proof.verify import (
     Inquiry,
     RowTask,
     VerifiedAnswers,
     by_themselves,
     joined_outcomes,
-    kinds_of,
     verify_rows,
 )
-from mlflow_cf.search.population import near_copies
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, hurried, stopped
 from mlflow_cf.words.result import Optimum, Status
@@ -192,7 +187,7 @@ def _check_plan(action_model: ActionModel, x0: Floats, plan: Plan) -> None:
 
 def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, proving: Proving) -> Inquiry:
     """Verify and polish as wanted, until the judge also accepts each answer alone."""
-    order, kinds = _lined_up(task.problem, candidates, proving)
+    order, kinds = lined_up(task.problem, candidates, keeps_order=proving.keeps_order)
     polish = proving.polish and candidates.plans is None
     while True:
         rows, in_order, promise = candidates.rows[order], proving.keeps_order, candidates.promise
@@ -202,7 +197,7 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
         if candidates.more and len(alone.rows) < task.problem.count and not task.budget.spent:
             # polishing has made some equal
             candidates = replace(candidates, rows=np.concatenate([candidates.rows, candidates.more()]), more=None)
-            order, kinds = _lined_up(task.problem, candidates, proving)
+            order, kinds = lined_up(task.problem, candidates, keeps_order=proving.keeps_order)
             continue
         if len(task.refused) == refused or task.budget.spent:
             if candidates.bound is not None:
@@ -213,60 +208,6 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
                 completed = yield from look(task, alone, judge.tolerance)
                 return (yield from by_themselves(task, completed, judge.tolerance))
             return at_once(task, alone, judge.tolerance) if candidates.certify and polish else alone
-
-
-def _lined_up(problem: Problem, candidates: Candidates, proving: Proving) -> tuple[Codes, list[bytes] | None]:
-    """Return the order of candidates, and their kinds if these are not their changed sets (plans, near-copies)."""
-    order = candidates.order if proving.keeps_order else np.arange(len(candidates.rows))
-    rows = candidates.rows[order]
-    if problem.variety.near:
-        return order, _likenesses(problem, rows)
-    if candidates.plans is None or candidates.action_model is None or candidates.costs is None or candidates.as_listed:
-        return order, None
-    plans = [candidates.plans[at] for at in order.tolist()]
-    lots = leading_plans(problem.x0, rows, plans, candidates.costs[order])
-    place = np.lexsort([~lot for lot in lots[::-1]])
-    kinds, known = kinds_of(problem, rows), set[bytes]()
-    leads = np.any(lots, axis=0)
-    for at in place.tolist():
-        if leads[at] and kinds[at] in known:
-            kinds[at] += str(at).encode()
-        known.add(kinds[at])
-    return order[place], [kinds[at] for at in place.tolist()]
-
-
-def leading_plans(x0: Floats, rows: Floats, plans: Sequence[Plan], costs: Floats) -> tuple[Bools, Bools, Bools]:
-    """Return three masks (m,) of plans: those of the first come first, then those of the second and of the third.
-
-    First those that are cheaper than every plan of no more steps; then those that no other one beats in cost, number
-    of steps and number of changed features; then the cheapest of every number of steps. Otherwise a cheap plan of few
-    steps hides behind one of more steps that changes the same features.
-
-    Args:
-        x0: (d,) where they start.
-        rows: (m, d) where they end.
-        plans: the plans, the cheapest first.
-        costs: (m,) what they cost.
-    """
-    steps = np.array([len(plan) for plan in plans], dtype=np.intp)
-    changed = differing(rows, x0).sum(axis=1)
-    cheapest = np.zeros(len(plans), dtype=np.bool_)
-    cheapest[np.unique(steps, return_index=True)[1]] = True
-    shorter = steps < np.minimum.accumulate(np.append(np.inf, steps))[:-1]
-    front = moocore.is_nondominated(np.column_stack([costs, steps, changed])) if len(plans) else cheapest
-    return shorter, front, cheapest
-
-
-def _likenesses(problem: Problem, rows: Floats) -> list[bytes]:
-    """Return for each of rows (m, d) the key of the first row that it is a near-copy of, perhaps itself."""
-    firsts: list[int] = []
-    found: list[bytes] = []
-    for at, row in enumerate(rows):
-        copies = np.flatnonzero(near_copies(problem, rows[firsts], row))
-        if not len(copies):
-            firsts.append(at)
-        found.append(str(firsts[copies[0]] if len(copies) else at).encode())
-    return found
 
 
 def _certified(judge: Decides, verified_row: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
