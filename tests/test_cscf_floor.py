@@ -1,5 +1,6 @@
 """What is proved of plans: no plan of so few steps costs less, and what is called the cheapest is it."""
 
+from dataclasses import replace
 from itertools import permutations, product
 from random import Random
 from typing import Any
@@ -108,6 +109,29 @@ def test_what_is_proved_is_true(seed: int, name: str, most: int) -> None:
     assert first.bound <= best + 1e-9
     assert first.proof == ("optimal" if cost * 0.999 <= first.bound else "bounded")
     assert cost <= best * 1.01 + 1e-9
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32), st.sampled_from(sorted(MODELS)), st.integers(1, 3))
+def test_whatever_the_search_missed_the_proof_answers_with_the_cheapest_plan(seed: int, name: str, count: int) -> None:
+    rng = Random(seed)
+    told, model = plans(rng), MODELS[name]
+    row = X[model.predict(X) == 0].iloc[[rng.randint(0, 50)]]
+    explained = mlflow_cf.wrap(model, X, target=1, constraints=told, values="continuous", explainer=SMALL)
+    limits: dict[str, Any] = {"seed": 0, "count": count, "explainer": replace(SMALL, max_steps=2)}
+    (searched,) = explained.explain(row, **limits)
+    (found,) = explained.explain(row, certify=True, **limits)
+    assert len(found.counterfactuals) >= min(len(searched.counterfactuals), 1)
+    if not found.counterfactuals:
+        return
+    costs = [sum(step.effort * step.discount for step in one.plan) for one in found.counterfactuals]
+    assert found.counterfactuals[0].proof == "optimal"
+    assert min(costs) == costs[0] <= cheapest(told, model, row.to_numpy(dtype=np.float64)[0], 2) * 1.001 + 1e-9
+    assert len(costs) >= len(searched.counterfactuals)
+    for one in found.counterfactuals:
+        last = one.plan[-1].row
+        assert {name: last[name] for name in X} == {name: one.row[name] for name in X}
+        assert model.predict(pd.DataFrame([last])[list(X)])[0] == 1
 
 
 @settings(max_examples=60)

@@ -37,6 +37,13 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs  # in `typing` from Python 3.13 on
 
 
+class CheaperPlan(NamedTuple):
+    """A plan that a proof has found, which costs less than the answers, and its cost."""
+
+    plan: Plan
+    cost: float
+
+
 class LeastCost(NamedTuple):
     """What is proved of costs.
 
@@ -47,6 +54,10 @@ class LeastCost(NamedTuple):
 
     bound: float | None
     note: Uncertified | None = None
+
+
+# Yields cheaper plans, and is sent whether their ends were accepted; None: nobody could be asked.
+LeastCostProof = Generator[CheaperPlan, bool | None, LeastCost]
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +74,8 @@ class Candidates:
             is declared of them, and only the ends of the plans are verified.
         costs: (m,) what each row costs its explainer; where that keeps its own order, it is that of the costs.
         as_listed: whether the own order is that of the rows in spite of their costs.
-        least_cost: proves what the cheapest row costs at least, where the explainer can: takes the position of the
-            cheapest answer, a budget, and how far sums may be off; None: nothing is proved of costs.
+        least_cost: proves what the cheapest row costs at least, where the explainer can: takes the plan of the
+            cheapest answer, its cost, a budget, and how far sums may be off; None: nothing is proved of costs.
         bound: proved by the explainer: no row that its own restrictions leave is nearer than this; inf: they leave no
             row that meets target and constraints. Answers are proved by this alone, since a certificate would not know
             of the restrictions. None: it proves nothing.
@@ -84,7 +95,7 @@ class Candidates:
     action_model: ActionModel | None = None
     costs: Floats | None = None
     as_listed: bool = False
-    least_cost: Callable[[int, Budget, float], LeastCost] | None = None
+    least_cost: Callable[[Plan, float, Budget, float], LeastCostProof] | None = None
     bound: float | None = None
     more: Callable[[], Floats] | None = None
     optima: tuple[Optimum, ...] = ()

@@ -5,7 +5,7 @@ The bound of the least cost is the explainer's, who alone knows what its plans c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -16,10 +16,20 @@ from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.explainers import Candidates
+from mlflow_cf.explainers.explainer import CheaperPlan, LeastCost
 from mlflow_cf.features import Floats
+from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Codes, Problem
-from mlflow_cf.proof.verify import RowTask, VerifiedAnswers, kinds_of
+from mlflow_cf.proof.verify import (
+    RowTask,
+    VerifiedAnswers,
+    by_themselves,
+    joined_outcomes,
+    kinds_of,
+    select,
+    verify_rows,
+)
 from mlflow_cf.search.population import near_copies
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Proof
@@ -84,19 +94,70 @@ NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that 
 
 def certify_by_cost(
     task: RowTask, verified: VerifiedAnswers, candidates: Candidates, tolerance: float
-) -> VerifiedAnswers:
-    """Return answers with the explainer's proofs about their costs; `optimal` is up to 1e-3 of the cost."""
-    if candidates.least_cost is None or candidates.costs is None:
-        return replace(verified, note=Uncertified("ranked"))
+) -> Generator[Asked, Outcome, tuple[Candidates, VerifiedAnswers]]:
+    """Return answers with the explainer's proofs about their costs; `optimal` is up to 1e-3 of the cost.
+
+    Cheaper plans that the proof finds are verified; the last one accepted is the first answer, and a candidate.
+    """
+    if candidates.least_cost is None or candidates.costs is None or candidates.plans is None:
+        return candidates, replace(verified, note=Uncertified("ranked"))
     if not len(verified.rows):
-        return verified
+        return candidates, verified
     if task.problem.scorer is None:
-        return replace(verified, note=task.obstacle)
+        return candidates, replace(verified, note=task.obstacle)
+    cheapest = int(verified.origin[candidates.costs[verified.origin].argmin()])
+    known, cost = candidates.plans[cheapest], float(candidates.costs[cheapest])
+    proof = candidates.least_cost(known, cost, task.budget, SCORE_TOLERANCES * tolerance)
+    best: tuple[CheaperPlan, VerifiedAnswers] | None = None
+    said: bool | None = None  # what a generator that starts is sent, too
+    while True:
+        try:
+            offered = proof.send(said)
+        except StopIteration as end:
+            least: LeastCost = end.value
+            break
+        found = yield from _verified_end(task, offered, tolerance)
+        said = None if found is None else len(found.rows) > 0
+        best = (offered, found) if found is not None and said else best
+    if best is not None:
+        candidates, verified = _with_cheaper(task, candidates, verified, *best)
+    return candidates, _with_proofs(verified, candidates, least)
+
+
+def _verified_end(
+    task: RowTask, offered: CheaperPlan, tolerance: float
+) -> Generator[Asked, Outcome, VerifiedAnswers | None]:
+    """Return the verified end of a plan, nothing if it is refused; None: the judge cannot be asked about all of it."""
+    steps = np.array([step.row for step in offered.plan])
+    if task.budget.left < 2 or not task.problem.space.decode_exactly(steps)[1].all():  # in a table, and alone
+        return None
+    found = yield from verify_rows(task, steps[-1:], polish=False)
+    return (yield from by_themselves(task, found, tolerance))
+
+
+def _with_cheaper(
+    task: RowTask, candidates: Candidates, verified: VerifiedAnswers, offered: CheaperPlan, found: VerifiedAnswers
+) -> tuple[Candidates, VerifiedAnswers]:
+    """Return candidates and answers with a plan that is cheaper than all of them, as the first."""
+    if candidates.plans is None or candidates.costs is None:
+        return candidates, verified
+    plans, costs = (offered.plan, *candidates.plans), np.append(offered.cost, candidates.costs)
+    more = replace(candidates, rows=np.concatenate([found.rows, candidates.rows]), plans=plans, costs=costs)
+    origin = np.append(0, verified.origin + 1)
+    rows = np.concatenate([found.rows, verified.rows])
+    some = replace(more, rows=rows, plans=tuple(plans[at] for at in origin.tolist()), costs=costs[origin])
+    order, kinds = lined_up(task.problem, some, keeps_order=True)
+    kept = order[select(task.problem, rows[order], np.arange(len(rows)), kinds)]
+    outcome = joined_outcomes([found.outcome, verified.outcome]).take(kept)
+    return more, VerifiedAnswers(rows[kept], outcome, origin=origin[kept])
+
+
+def _with_proofs(verified: VerifiedAnswers, candidates: Candidates, least: LeastCost) -> VerifiedAnswers:
+    """Return answers with what is proved of their costs."""
+    if least.bound is None or candidates.costs is None:
+        return replace(verified, note=least.note)
     costs = candidates.costs[verified.origin]
     cheapest = int(costs.argmin())
-    least = candidates.least_cost(int(verified.origin[cheapest]), task.budget, SCORE_TOLERANCES * tolerance)
-    if least.bound is None:
-        return replace(verified, note=least.note)
     proofs: list[Proof] = ["bounded"] * len(costs)
     if costs[cheapest] * (1.0 - NEARLY) <= least.bound:
         proofs[cheapest] = "optimal"

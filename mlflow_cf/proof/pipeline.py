@@ -130,7 +130,7 @@ def certify_all(
 ) -> list[VerifiedRow | Exception]:
     """Prove side by side that what was verified is the nearest; the time that is left is shared by `rows_left` rows."""
     proofs = [_certified(judge, one, proving, rows_left - place) for place, one in enumerate(verified_rows)]
-    return _verified_results([(one.task, one.candidates) for one in verified_rows], run_inquiries(judge, space, proofs))
+    return [_with_checked_plans(one) for one in run_inquiries(judge, space, proofs)]
 
 
 def settle(
@@ -140,7 +140,7 @@ def settle(
     proving = Proving(polish=True)
     verified_row = VerifiedRow(task, candidates, (yield from _verify_candidates(judge, task, candidates, proving)))
     if certified:
-        verified_row = replace(verified_row, verified=(yield from _certified(judge, verified_row, proving, 1)))
+        verified_row = yield from _certified(judge, verified_row, proving, 1)
     return answer_of(verified_row)
 
 
@@ -148,17 +148,21 @@ def _verified_results(
     found: Sequence[tuple[RowTask, Candidates]], results: Sequence[VerifiedAnswers | Exception]
 ) -> list[VerifiedRow | Exception]:
     """Return what was verified, or what went wrong, also with the plan of an answer: it ends this row, and no other."""
-    told: list[VerifiedRow | Exception] = []
-    for (task, candidates), result in zip(found, results, strict=True):
-        one = result if isinstance(result, Exception) else VerifiedRow(task, candidates, result)
-        if isinstance(one, VerifiedRow) and candidates.action_model is not None:  # without, nothing is known of steps
-            try:
-                for plan in one.plans:
-                    _check_plan(candidates.action_model, task.problem.x0, plan)
-            except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
-                one = error
-        told.append(one)
-    return told
+    return [
+        _with_checked_plans(result if isinstance(result, Exception) else VerifiedRow(task, candidates, result))
+        for (task, candidates), result in zip(found, results, strict=True)
+    ]
+
+
+def _with_checked_plans(one: VerifiedRow | Exception) -> VerifiedRow | Exception:
+    """Return what was verified, or what is wrong with the plan of an answer."""
+    if isinstance(one, VerifiedRow) and one.candidates.action_model is not None:  # without, nothing is known of steps
+        try:
+            for plan in one.plans:
+                _check_plan(one.candidates.action_model, one.task.problem.x0, plan)
+        except Exception as error:  # noqa: BLE001  whatever is wrong, the prediction must still leave
+            return error
+    return one
 
 
 def _check_plan(action_model: ActionModel, x0: Floats, plan: Plan) -> None:
@@ -210,20 +214,24 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
             return at_once(task, alone, judge.tolerance) if candidates.certify and polish else alone
 
 
-def _certified(judge: Decides, verified_row: VerifiedRow, proving: Proving, rows_left: int) -> Inquiry:
+def _certified(
+    judge: Decides, verified_row: VerifiedRow, proving: Proving, rows_left: int
+) -> Generator[Asked, Outcome, VerifiedRow]:
     """Certify what was verified, in an even share of the time, until the judge also accepts each answer alone."""
     task, verified = verified_row.task, verified_row.verified
     if verified_row.candidates.bound is not None:
-        return verified
+        return verified_row
     task.budget.share(rows_left)
     if proving.keeps_order:
-        return certify_by_cost(task, verified, verified_row.candidates, judge.tolerance)
+        return VerifiedRow(
+            task, *(yield from certify_by_cost(task, verified, verified_row.candidates, judge.tolerance))
+        )
     while True:
         certified = yield from certify(task, verified, judge.tolerance)
         refused = len(task.refused)
         alone = yield from by_themselves(task, certified, judge.tolerance)
         if len(task.refused) == refused or task.budget.spent:
-            return alone
+            return replace(verified_row, verified=alone)
         verified = yield from _verify_candidates(judge, task, verified_row.candidates, proving)
 
 

@@ -157,7 +157,7 @@ class CSCF:
             action_model=evaluator.possible.action_model,
             costs=found.cost,
             as_listed=self.pick == "diverse",
-            least_cost=partial(least_cost, evaluator, found, most),
+            least_cost=partial(least_cost, evaluator, most),
         )
 
 

@@ -1,28 +1,31 @@
 """A lower bound on the cost of plans of few steps: best first over sequences of actions and boxes of their values.
 
 A box is given up if a step cannot be done in it, if the structure's bounds show that no row in it meets the target, or
-if it costs at least as much as the best known plan. Others are halved.
+if it costs at least as much as the best known plan. Others are halved; cheaper plans that lie in them are offered, and
+those that are accepted become the best known one.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import permutations
+from itertools import permutations, product
 from operator import itemgetter
 from typing import Final
 
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.explainers.cscf.evaluation import Evaluated, Evaluator
-from mlflow_cf.explainers.explainer import LeastCost
+from mlflow_cf.explainers.cscf.evaluation import Evaluator
+from mlflow_cf.explainers.explainer import CheaperPlan, LeastCost, LeastCostProof
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import Scorer
 from mlflow_cf.plans.bound_actions import BoundAction
 from mlflow_cf.plans.boxes import BoxWalker, UnboundedError
+from mlflow_cf.plans.kernels import Ints
+from mlflow_cf.plans.plan import Plan
 from mlflow_cf.problem import Budget, Problem
 from mlflow_cf.structures.capabilities import ends_of, parts_of
 from mlflow_cf.structures.layers.columns import NotOpenedError
@@ -76,10 +79,10 @@ class Reachable:
             possible[at] = not cannot[0]
         return possible
 
-    def may_be_met(self, states: Floats) -> Bools:
-        """Return (m,) which states (m, d) may meet the target."""
+    def met(self, states: Floats) -> tuple[Bools, Bools]:
+        """Return (m,) which states (m, d) may meet the target, and which certainly do."""
         sums = self.scorer.structure.sums(self.scorer.encoded(range(states.shape[1]), states))
-        return self.scorer.decisions(sums, self.doubt)[0]
+        return self.scorer.decisions(sums, self.doubt)
 
     def _within(self, column: int, low: Floats, high: Floats) -> tuple[Floats, Floats]:
         """Return the ends (m,) of what an answer may have between these ends; in the wrong order if that is nothing."""
@@ -116,32 +119,32 @@ LONGEST: Final = 3  # steps of the plans that are looked at
 AT_ONCE: Final = 64  # boxes of one sequence
 NARROWEST: Final = 1e-9  # of a range: boxes are halved no further
 MOST_VALUES: Final = 100_000  # of a number on a grid
+LOOKED_INTO: Final = 16  # of these, the cheapest: are there plans at their corners?
 NEARLY: Final = 0.9e-3  # of a cost: boxes that might be so much cheaper are left out; see `proof.by_cost`
 
 
 def least_cost(
-    evaluator: Evaluator, plans: Evaluated, longest: int, cheapest: int, budget: Budget, doubt: float
-) -> LeastCost:
-    """Prove what plans of few steps cost at least.
+    evaluator: Evaluator, longest: int, known: Plan, cost: float, budget: Budget, doubt: float
+) -> LeastCostProof:
+    """Prove what plans of few steps cost at least, and offer cheaper ones than the known.
 
     Args:
         evaluator: of the row, which was opened.
-        plans: those that are known.
         longest: most steps that plans may have.
-        cheapest: position of the cheapest of the plans.
+        known: the cheapest plan that is known; cost: what it costs.
         budget: what it may cost; a box counts as a row.
         doubt: how far the structure's sums may be from the model's, in units of max(1, |sum|).
     """
     scorer, steps = evaluator.problem.scorer, min(longest, LONGEST)
     if scorer is None:
         return LeastCost(None, Uncertified("unopened"))
-    if plans.lengths[cheapest] > steps:
+    if len(known) > steps:
         return LeastCost(None, Uncertified("steps", str(steps)))
     reachable = Reachable(evaluator.problem, scorer, doubt)
     if not reachable.bounded(evaluator.possible.columns.tolist()):
         return LeastCost(None, Uncertified("not_exact"))
     try:
-        bound = Floor(evaluator, reachable, float(plans.cost[cheapest]), budget).least(steps)
+        bound = yield from Floor(evaluator, reachable, cost, budget).least(steps)
     except UnboundedError:
         return LeastCost(None, Uncertified("functions"))
     return LeastCost(bound, Uncertified("longer", str(steps)) if longest > steps else None)
@@ -168,8 +171,9 @@ class Floor:
         self._enough = self.known * (1.0 - NEARLY)
         self._walker = BoxWalker(self._possible.action_model, self.evaluator.problem.x0, self.evaluator.walker.unit)
         self._count = 0
+        self._agreed = True  # whether all plans that the structure was sure of were accepted
 
-    def least(self, most: int) -> float:
+    def least(self, most: int) -> Generator[CheaperPlan, bool | None, float]:
         """Return what plans of at most so many steps cost at least, as far as the budget allows to tell.
 
         It is no more than what is known, less what makes no difference.
@@ -184,7 +188,7 @@ class Floor:
                 key=itemgetter(1),
                 default=((), np.inf),
             )
-            if least >= self._enough or not self._halve(order):
+            if least >= self._enough or not (yield from self._halve(order)):
                 return max(min(least, self._settled, self._enough), 0.0)
 
     @cached_property
@@ -213,7 +217,7 @@ class Floor:
         first, last = (np.round((end - anchor) / step) for end in (action.low, action.high))
         return anchor + step * np.arange(first, last + 1) if last - first < MOST_VALUES else None
 
-    def _halve(self, order: tuple[int, ...]) -> bool:
+    def _halve(self, order: tuple[int, ...]) -> Generator[CheaperPlan, bool | None, bool]:
         """Halve the cheapest boxes of a sequence; return whether the budget allowed it."""
         waiting = self._waiting[order]
         taken = [heapq.heappop(waiting) for _ in range(min(AT_ONCE, len(waiting)))]
@@ -224,9 +228,10 @@ class Floor:
             self._waiting[order] = sorted([*taken, *waiting])
             return False
         low, high = (np.array([box[side] for box in taken]) for side in (2, 3))
+        yield from self._look_into(order, low[:LOOKED_INTO], high[:LOOKED_INTO])
         widths = (high - low) / np.maximum(np.diff(self._ends[list(order)].T, axis=0), 1e-300)
         narrow = widths.max(axis=1) <= NARROWEST
-        self._settle(order, low[narrow], high[narrow], np.array([box[0] for box in taken])[narrow])
+        yield from self._settle(order, low[narrow], high[narrow], np.array([box[0] for box in taken])[narrow])
         if not narrow.all():
             low, high, widest = low[~narrow], high[~narrow], widths[~narrow].argmax(axis=1)
             at = np.arange(len(low)), widest
@@ -238,18 +243,59 @@ class Floor:
             self._add(order, np.concatenate([low, second_low]), np.concatenate([first_high, high]))
         return True
 
-    def _settle(self, order: tuple[int, ...], low: Floats, high: Floats, cost: Floats) -> None:
+    def _settle(
+        self, order: tuple[int, ...], low: Floats, high: Floats, cost: Floats
+    ) -> Generator[CheaperPlan, bool | None, None]:
         """Note what boxes (m, t) cost at least that are halved no further, unless all they have is what is no plan."""
         if not len(low):
             return
-        if all(self._choices[number] is not None for number in order):  # a box is a single sequence of values
-            values, _ = self._values(order, low, high)
-            ends = self.evaluator.walker.walk(np.tile(order, (len(low), 1)), values)
-            may = np.flatnonzero(ends.valid)
-            may = may[self.evaluator.problem.check(ends.states[may])]
-            may = may[self.reachable.may_be_met(ends.states[may])]
-            cost = np.maximum(cost, ends.cost)[may]
-        self._settled = min([self._settled, *cost.tolist()])
+        if any(self._choices[number] is None for number in order):
+            self._settled = min([self._settled, *cost.tolist()])
+            return
+        values, _ = self._values(order, low, high)  # a box is a single sequence of values
+        states, costs, at = self._cheaper(order, values)
+        may = np.flatnonzero(self.reachable.met(states)[0])
+        for one in may[np.argsort(costs[may], kind="stable")].tolist():
+            if costs[one] >= self._enough or (yield from self._offered(order, values[at[one]], costs[one])) is None:
+                self._settled = min(self._settled, float(costs[one]))
+
+    def _look_into(
+        self, order: tuple[int, ...], low: Floats, high: Floats
+    ) -> Generator[CheaperPlan, bool | None, None]:
+        """Offer the cheapest plan among the corners and middles of boxes (m, t), where the structure is sure of one."""
+        if not self._agreed:
+            return
+        shares = np.array([*product((0.0, 1.0), repeat=len(order)), [0.5] * len(order)])
+        points = (low[:, None] + shares * (high - low)[:, None]).reshape(-1, len(order))
+        chosen = [self._choices[number] is not None for number in order]
+        points[:, chosen] = np.floor(points[:, chosen])
+        values, _ = self._values(order, points, points)
+        states, costs, at = self._cheaper(order, values)
+        _, first = np.unique(states, axis=0, return_index=True)
+        first = first[: self.budget.take(len(first))]
+        sure = first[self.reachable.met(states[first])[1]]
+        if len(sure):
+            cheapest = int(sure[costs[sure].argmin()])
+            accepted = yield from self._offered(order, values[at[cheapest]], costs[cheapest])
+            self._agreed = accepted is True
+
+    def _cheaper(self, order: tuple[int, ...], values: Floats) -> tuple[Floats, Floats, Ints]:
+        """Return ends, costs and positions of those sequences of values (m, t) that are lawful and cheap enough."""
+        ends = self.evaluator.walker.walk(np.tile(order, (len(values), 1)), values)
+        at = np.flatnonzero(ends.valid & (ends.cost < self._enough))
+        at = at[self.evaluator.problem.check(ends.states[at])]
+        return ends.states[at], ends.cost[at], at
+
+    def _offered(
+        self, order: tuple[int, ...], values: Floats, cost: float
+    ) -> Generator[CheaperPlan, bool | None, bool | None]:
+        """Offer a plan; if it is accepted, others have to be cheaper than this one."""
+        plan = self.evaluator.walker.plan(np.array(order), values)
+        accepted = yield CheaperPlan(plan, float(cost))
+        if accepted:
+            self.known = float(cost)
+            self._enough = self.known * (1.0 - NEARLY)
+        return accepted
 
     def _add(self, order: tuple[int, ...], low: Floats, high: Floats) -> None:
         """Keep those boxes (m, t) that may hold a cheaper plan."""
