@@ -24,6 +24,7 @@ from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tight, tighten, whole
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.problem.actions import Within
+from mlflow_cf.structures.capabilities import CostBound
 
 
 class BestFirst:
@@ -142,13 +143,24 @@ class BestFirst:
         alive = alive[[self._possible(mask) for mask in masks[alive]]]
         found = self._parting.reach(masks[alive])
         for box, far in zip(alive.tolist(), found.tolist(), strict=True):
-            bound = self._parting.cost_bound(masks[box], whole.bound, self.limit) if far >= 0 and whole else None
+            bound = self._cost_bound(masks[box], whole) if far >= 0 and whole else None
             low = max(float(lows.distance[box]), tight(bound.low) if bound else 0.0, tight(self._floor))
             if far >= 0 and low <= self.limit:
                 key = (low, int(lows.changes[box]), tuple(lows.code[box].tolist()))
                 self._frontier.add_node(
                     key, Node(np.packbits(masks[box]), masks.shape[1], worthwhile or bound is not None, bound)
                 )
+
+    def _cost_bound(self, mask: Bools, whole: Node) -> CostBound | None:
+        """Return what candidates of a part (actions,) of a whole box cost at least; None: not known.
+
+        Where several answers are wanted, parts that are listed next have none: candidates with a redundant change
+        cost little, so that few parts are given up by it, and a list takes about as long. Five answers under l1 of a
+        forest of 100 take 1.2 times as long with it (Adult).
+        """
+        if self.redundant is not None and self._few(mask):
+            return None
+        return self._parting.cost_bound(mask, whole.bound, self.limit)
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
