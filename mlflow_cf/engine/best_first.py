@@ -7,6 +7,7 @@ the target. So the first candidate the judge accepts is the nearest there is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from math import prod
 
@@ -146,6 +147,9 @@ class BestFirst:
             bound = self._cost_bound(masks[box], whole) if far >= 0 and whole else None
             low = max(float(lows.distance[box]), tight(bound.low) if bound else 0.0, tight(self._floor))
             if far >= 0 and low <= self.limit:
+                if bound is not None and bound.kept is not None:
+                    masks[box, self.actions.columns[~bound.kept]] = False
+                    bound = replace(bound, kept=None)  # many nodes wait
                 key = (low, int(lows.changes[box]), tuple(lows.code[box].tolist()))
                 self._frontier.add_node(
                     key, Node(np.packbits(masks[box]), masks.shape[1], worthwhile or bound is not None, bound)

@@ -177,12 +177,14 @@ class CostBound:
         low: the bound; inf: no row of the box reaches the score.
         multipliers: with which the bound was found, to start from for a part of the box.
         column, cost: a part of the box in which this column costs at most that, and the rest, have larger bounds.
+        kept: (n,) the values of the box that such rows may have within the limit, some of every column; None: all.
     """
 
     low: float
     multipliers: NDArray[np.float32]
     column: int
     cost: float
+    kept: Flags | None = None
 
 
 class CostBounds(Protocol):

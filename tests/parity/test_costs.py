@@ -38,15 +38,30 @@ class World:
         inside = mask[self.rows].all(axis=1) & (scores >= least)
         return self.costs[self.rows[inside]].sum(axis=1).min(initial=np.inf)
 
-    def check(self, bounds, scores, least):
-        """Check boxes within boxes, each started with what is known of the one around it."""
+    def check(self, bounds, scores, least, *, keeping=False):
+        """Check boxes within boxes, each started with what is known of the one around it.
+
+        `keeping`: bounds tell the values that rows within the limit may have, but where no row is within it.
+        """
         mask, known = None, None
         for _ in range(4):
             mask = self.box(mask)
             optimum = self.optimum(mask, scores, least)
-            known = bounds.of(mask, known, float(self.rng.choice([0.1, 1.0, 3.0, np.inf])))
+            limit = float(self.rng.choice([0.1, 0.5, 1.0, 3.0, np.inf, optimum]))
+            known = bounds.of(mask, known, limit)
             assert known.low <= optimum + 1e-9
+            if known.kept is not None:
+                self.check_kept(mask, known.kept)
+                if optimum <= limit:
+                    assert self.optimum(known.kept, scores, least) == optimum
+            elif keeping:
+                assert known.low > limit or np.isinf(known.low)
             assert 0 <= known.column < len(self.start) - 1
+
+    def check_kept(self, mask, kept):
+        """Check values that are kept of a box: no others, and some of every column, for boxes have values of each."""
+        assert not (kept & ~mask).any()
+        assert np.logical_or.reduceat(kept, self.start[:-1]).all()
 
 
 @given(seed=st.integers(0, 2**16), outputs=st.sampled_from([1, 2, 3]), depth=st.integers(0, 6), wide=st.booleans())
@@ -63,7 +78,7 @@ def test_trees_cost_no_less_than_their_bound(seed, outputs, depth, wide):
     places = world.rows - world.start[:-1]
     scores = structure.sums([some[at] for some, at in zip(encoded, places.T, strict=True)]) @ weights
     least = float(rng.choice(scores) if rng.random() < 0.8 else scores.max() + 1.0)
-    world.check(structure.boxes(encoded).costs(world.costs, weights, least), scores, least)
+    world.check(structure.boxes(encoded).costs(world.costs, weights, least), scores, least, keeping=True)
 
 
 @given(seed=st.integers(0, 2**16))

@@ -39,6 +39,7 @@ class LeafAsks(NamedTuple):
             other than ordered features where the flags of its cells start in `sets`, else -1.
         sets: flags of accepted cells.
         feature: (pairs,) the feature of every pair of a tree and a feature; pairs: (d,) of each feature.
+        paired: (trees + 1,) the first pair of every tree.
         start: (d + 1,) first cell of every feature.
     """
 
@@ -49,6 +50,7 @@ class LeafAsks(NamedTuple):
     sets: Array
     feature: Array
     pairs: Array
+    paired: Array
     start: Array
 
 
@@ -61,6 +63,11 @@ class AscentRoom(NamedTuple):
         slope: (pairs,) subgradient of the shares; mean, spread: (d,) of those of a feature.
         shares: (pairs,) the present ones.
         split: (2,) the feature about which trees disagree most, and what it costs in the mean.
+        worth: (n,) cost - price * gain of the leaves that can be reached.
+        least: (cells,) the same of a tree's best leaf that accepts a cell, without the share of the cell's feature.
+        unasked: (d,) of a tree's best leaf that does not ask about a feature; asked: (d,) the last leaf that does.
+        lows: (cells,) what rows with a cell cost at least.
+        reach: (1,) how many leaves can be reached.
     """
 
     cell: Array
@@ -74,6 +81,12 @@ class AscentRoom(NamedTuple):
     spread: Array
     shares: Array
     split: Array
+    worth: Array
+    least: Array
+    unasked: Array
+    asked: Array
+    lows: Array
+    reach: Array
 
 
 @numba.njit(inline="always")
@@ -145,6 +158,7 @@ def _least_leaves(leaves: LeafAsks, count: int, price: float, room: AscentRoom) 
         worth = -price * leaves.gain[leaf]
         for ask in range(leaves.first[leaf], leaves.first[leaf + 1]):
             worth += room.shares[leaves.asks[ask, SHARE]] * room.ask[ask]
+        room.worth[leaf] = worth
         tree = leaves.tree[leaf]
         if worth < room.best[tree]:
             room.best[tree], room.pick[tree] = worth, leaf
@@ -213,6 +227,7 @@ def ascend(
     need, limit, steps = aim
     base = _find_cell_costs(box[0], box[1], box[2], leaves.start, room)
     count, price, found, worse, length = _reach(leaves, room), best[0], -np.inf, 0, 1.0
+    room.reach[0] = count
     _copy(best[1:], room.shares)
     room.slope[:] = 0.0
     _step(leaves, 0.0, room)  # so that they add up to 1, however they were rounded
@@ -237,6 +252,84 @@ def ascend(
         step = length * max(BEYOND * limit - bound, 0.0) / squares
         _step(leaves, step, room)
         price = max(price + step * lacks * limit**2, 0.0)
+    return found
+
+
+@numba.njit(inline="always")
+def _accept(ask: Array, worth: float, leaves: LeafAsks, room: AscentRoom) -> None:
+    """Note what a leaf is worth at the cells that one of its asks accepts."""
+    feature = leaves.feature[ask[SHARE]]
+    if ask[SET] >= 0:
+        for cell in range(leaves.start[feature], leaves.start[feature + 1]):
+            if leaves.sets[ask[SET] + cell - leaves.start[feature]]:
+                room.least[cell] = min(room.least[cell], worth)
+        return
+    for cell in range(ask[LOW], ask[HIGH] + 1):
+        room.least[cell] = min(room.least[cell], worth)
+    if ask[MISSING] >= 0:
+        room.least[ask[MISSING]] = min(room.least[ask[MISSING]], worth)
+
+
+@numba.njit(inline="always")
+def _add_tree(tree: int, part: tuple[int, int], leaves: LeafAsks, room: AscentRoom) -> None:
+    """Add to what rows with a cell cost what a tree's best leaf costs there beyond its best one anywhere.
+
+    Leaves that can be reached from the first to the last of a `part` are those of the tree.
+    """
+    pairs = leaves.feature[leaves.paired[tree] : leaves.paired[tree + 1]]
+    for feature in pairs:
+        room.unasked[feature], room.asked[feature] = np.inf, -1
+        for cell in range(leaves.start[feature], leaves.start[feature + 1]):
+            room.least[cell] = np.inf
+    for at in range(part[0], part[1]):
+        leaf = room.reached[at]
+        for ask in range(leaves.first[leaf], leaves.first[leaf + 1]):
+            share = leaves.asks[ask, SHARE]
+            room.asked[leaves.feature[share]] = leaf
+            _accept(leaves.asks[ask], room.worth[leaf] - room.shares[share] * room.ask[ask], leaves, room)
+        for feature in pairs:
+            if room.asked[feature] != leaf:
+                room.unasked[feature] = min(room.unasked[feature], room.worth[leaf])
+    for feature in pairs:
+        for cell in range(leaves.start[feature], leaves.start[feature + 1]):
+            room.lows[cell] += min(room.least[cell], room.unasked[feature]) - room.best[tree]
+
+
+@kernel
+def bound_cells(leaves: LeafAsks, need: float, best: Array, room: AscentRoom) -> float:
+    """Write what rows of a box with each of its cells cost at least, after `ascend`; inf: not in the box, or no row.
+
+    In rows with one cell, its feature costs what this cell does, whatever the trees' best leaves would have paid.
+    Every row has a cell of each feature: the least of a feature's bounds, which is returned for the feature where it is
+    largest, bounds all rows.
+
+    Args:
+        leaves: the trees; need: what rows must gain.
+        best: the price and the shares of the bound.
+        room: workspace of `ascend`; bounds are written to `lows`.
+    """
+    count = room.reach[0]
+    _copy(best[1:], room.shares)
+    total, _ = _least_leaves(leaves, count, best[0], room)
+    for feature in range(leaves.start.size - 1):
+        total += room.cell[room.cheapest[feature]]
+    total += best[0] * need
+    for feature in range(leaves.start.size - 1):
+        for cell in range(leaves.start[feature], leaves.start[feature + 1]):
+            room.lows[cell] = total + room.cell[cell] - room.cell[room.cheapest[feature]]
+    start = 0
+    for tree in range(room.best.size):
+        stop = start
+        while stop < count and leaves.tree[room.reached[stop]] == tree:
+            stop += 1
+        _add_tree(tree, (start, stop), leaves, room)
+        start = stop
+    found = -np.inf
+    for feature in range(leaves.start.size - 1):
+        least = np.inf
+        for cell in range(leaves.start[feature], leaves.start[feature + 1]):
+            least = min(least, room.lows[cell])
+        found = max(found, least)
     return found
 
 
