@@ -21,6 +21,8 @@ SOURCES: Final = (
     "engine/few_changes.py",
     "engine/nodes.py",
     "engine/listed.py",
+    "engine/moves/bounds.py",
+    "engine/moves/parting.py",
     "explainers/geco/neighbours.py",
     "plans/kernels.py",
     "problem/single_features.py",
@@ -28,8 +30,9 @@ SOURCES: Final = (
     "engine/actions.py",
     "engine/thresholds.py",
     "problem/actions.py",
+    "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("blocks", "costs", "dense", "gains", "moves", "pairs", "parting", "restrict", "sweeps", "trees")),
+      ("blocks", "costs", "dense", "gains", "pairs", "restrict", "sweeps", "trees")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

@@ -20,7 +20,7 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Frontier, KeyedCandidate, Node
 from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
-from mlflow_cf.engine.moves import search_listed
+from mlflow_cf.engine.moves.search import search_listed
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tight, tighten, whole_box
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes

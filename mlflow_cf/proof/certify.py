@@ -18,7 +18,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.frontier import KeyedCandidate
-from mlflow_cf.engine.moves import search_any
+from mlflow_cf.engine.moves.search import search_any
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.minimise import lower_bound, minimise

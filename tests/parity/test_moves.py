@@ -7,10 +7,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mlflow_cf.engine import moves
-from mlflow_cf.engine.moves import Move, MoveSearch, _directions
+from mlflow_cf.engine.moves import search as moves
+from mlflow_cf.engine.moves.bounds import Asked, Hidden
+from mlflow_cf.engine.moves.search import Move, MoveSearch, _directions
 from mlflow_cf.problem import Budget
-from mlflow_cf.structures.kernels.moves import Asked, Hidden
 
 WIDTH = 6
 

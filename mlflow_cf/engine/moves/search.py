@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_cf.engine.actions import loose
+from mlflow_cf.engine.moves.bounds import KEPT, OPEN, PRICES, Asked, Hidden, Moves, Nodes, Progress, Room, Search
+from mlflow_cf.engine.moves.parting import DONE, FULL, advance
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Group, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import bounds_only, box
 from mlflow_cf.structures.capabilities import SupportsHidden
-from mlflow_cf.structures.kernels.moves import KEPT, OPEN, PRICES, Asked, Hidden, Moves, Nodes, Progress, Room, Search
-from mlflow_cf.structures.kernels.parting import DONE, FULL, advance
 
 AT_ONCE: Final = 256  # nodes parted between two looks at the clock: some 20 ms for 30 numbers and 100 units
 FIRST_NODES: Final = 1_024  # room for nodes, doubled as long as it is needed up to

@@ -1,11 +1,10 @@
-"""The search among moves: nodes are parted, least bound first; `moves` says what they are, and bounds them."""
+"""The search among moves: nodes are parted, least bound first; `bounds` says what they are, and bounds them."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.structures.kernels.moves import (
+from mlflow_cf.engine.moves.bounds import (
     KEPT,
     OPEN,
     Array,
@@ -20,6 +19,7 @@ from mlflow_cf.structures.kernels.moves import (
     place_of,
     score_of,
 )
+from mlflow_cf.kernel import inner, kernel
 
 REPAIRS: Final = 8  # steps by which a point that nearly reaches the score is moved on
 FARTHER: Final = 1.000001  # so that it is not short of the score by rounding
