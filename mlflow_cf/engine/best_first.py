@@ -274,7 +274,10 @@ class BestFirst:
             search = search_listed(self.problem, self.actions, self.limit, self.tolerance, self.within.most)
         if search is None:
             return True
-        done = search.run(self.budget)
+        # candidates that break a rule do not lower the limit: so many may be found that rules are the better guide
+        part = self.budget.part(self.budget.left if search.asked.lowers else thresholds.MOST_RULED)
+        done = search.run(part)
+        self.budget.take(part.used)
         if not self._add(search.candidates(self.actions), self.within.least):
             self.cut = True
         self.look_no_farther(loose(search.limit))

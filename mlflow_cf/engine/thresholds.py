@@ -33,6 +33,7 @@ MOST_FLAGS: Final = 2**22  # of the parts of a node that are bounded in one go: 
 MOST_LISTED: Final = 2**18  # sums of a node's candidates that are made together instead of parting it further
 MOST_ALONE: Final = 128  # candidates of a node that are scored one by one
 MORE_ALONE: Final = 128  # times as many, where most of them are dropped because a change is redundant
+MOST_RULED: Final = 2_048  # nodes of a search among moves beside rules over several groups: a tenth of a second
 MOST_CHECKED: Final = 16  # candidates, nearest first, of which one may lower the limit
 LISTED_PER_ROW: Final = 2**8  # a row of a product takes so many times less than a row by itself
 SET_UP: Final = 2**14  # rows of a product take as long as what comes before them

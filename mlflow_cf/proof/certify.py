@@ -368,7 +368,7 @@ def _by_moves(
         if not task.accepts(row[None], said)[0]:
             return None
         answers = _joined(task, verified, row, said)
-    if done and not len(answers.rows):
+    if done and search.decided and not len(answers.rows):
         return replace(answers, exhausted=True)
     return bounded(task, answers, max(search.low - SLACK, 0.0))
 

@@ -21,9 +21,9 @@ from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import bounds_only, box
 from mlflow_cf.structures.capabilities import SupportsHidden
 
-AT_ONCE: Final = 256  # nodes parted between two looks at the clock: some 20 ms for 30 numbers and 100 units
+AT_ONCE: Final = 2**20  # effects of the nodes parted between two looks at the clock: some 20 ms
 FIRST_NODES: Final = 1_024  # room for nodes, doubled as long as it is needed up to
-MOST_NODES: Final = 2**17
+MOST_ROOM: Final = 2**23  # groups of all nodes: 170 MB
 MOST_FOUND: Final = 20_000  # candidates
 FEWEST: Final = 3  # actions of a group that may be steps in two directions
 STRAIGHT: Final = 1e-12  # relative: effects of a number's values that differ no more from a line are on it
@@ -163,9 +163,10 @@ class MoveSearch:
         reach, full, gain, x, kept = steps
         prices, alive = np.empty((2, len(PRICES), width)), np.empty(many, np.int64)
         room = Room(point, high, low, up, down, prices, alive, reach, full, gain, flags, x, kept)
+        at_once = max(1, AT_ONCE // (many * width))
         while not budget.spent:
             before = int(self.progress.counts[3])
-            status = advance(Search(self.moves, self.hidden, self.asked, self._nodes, self.progress, room), AT_ONCE)
+            status = advance(Search(self.moves, self.hidden, self.asked, self._nodes, self.progress, room), at_once)
             budget.take(min(int(self.progress.counts[3]) - before, budget.left))
             if status == DONE:
                 return True
@@ -176,7 +177,7 @@ class MoveSearch:
     def _grown(self) -> bool:
         """Make twice the room for nodes; return False if that is too much, or room for candidates is what lacks."""
         nodes, counts, size = self._nodes, self.progress.counts, len(self._nodes.free)
-        if size >= MOST_NODES or counts[2] > len(self.progress.sure) // 2:
+        if 2 * nodes.chosen.size > MOST_ROOM or counts[2] > len(self.progress.sure) // 2:
             return False
         self._nodes = _room_for(2 * size, nodes.chosen.shape[1])
         for new, old in zip(self._nodes, nodes, strict=True):
@@ -189,6 +190,11 @@ class MoveSearch:
     def limit(self) -> float:
         """The limit on costs, perhaps lowered to those of a row that certainly meets the target."""
         return float(self.progress.limits[0])
+
+    @property
+    def decided(self) -> bool:
+        """Whether no node was left because its only row is within the tolerance of the target."""
+        return bool(np.isinf(self.progress.limits[1]))
 
     @property
     def low(self) -> float:
