@@ -35,8 +35,8 @@ class World:
     def _number(self, rng):
         steps = np.unique(np.round(rng.normal(size=rng.integers(1, 7)), 1))
         steps = steps[steps != 0]
-        line = np.abs(steps) if rng.random() < 0.6 else np.sqrt(np.abs(steps))
-        return rng.choice([0.0, 0.3]) + line, steps[:, None] * rng.normal(size=WIDTH)
+        line = np.abs(steps) ** rng.choice([0.5, 1.0, 1.0, 2.0, 4.0])
+        return rng.choice([0.0, 0.1, 0.3]) + line, steps[:, None] * rng.normal(size=WIDTH)
 
     def _levels(self, rng):
         count = rng.integers(1, 5)

@@ -80,14 +80,18 @@ def _directions(ids: Codes, costs: Floats, effects: Floats) -> list[Move]:
 
 
 def _slope(steps: Floats, costs: Floats) -> float:
-    """Return what further steps (t,), ascending, cost at least per length."""
+    """Return what further steps (t,), ascending, cost at least per length; no more than any costs per whole length.
+
+    So a line from nothing to the longest step lies below what shorter ones cost.
+    """
+    whole = float((costs / steps).min())
     if len(steps) < 2:
         return 0.0
     slope = float(costs[-1] - costs[0]) / float(steps[-1] - steps[0])
     line = costs[0] + slope * (steps - steps[0])
-    if np.abs(costs - line).max() <= STRAIGHT * max(1.0, float(costs[-1])):
-        return slope * (1 - LEAST_STEP)
-    return float((np.diff(costs) / np.diff(steps)).min()) * (1 - LEAST_STEP)
+    if np.abs(costs - line).max() > STRAIGHT * max(1.0, float(costs[-1])):
+        slope = float((np.diff(costs) / np.diff(steps)).min())
+    return min(slope, whole) * (1 - LEAST_STEP)
 
 
 def _any_step(problem: Problem, group: Group, effect: Floats) -> list[Move] | None:
