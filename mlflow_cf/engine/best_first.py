@@ -270,7 +270,7 @@ class BestFirst:
     def _decide_by_moves(self) -> bool:
         """Add all candidates that a search among moves finds; return whether others may be left."""
         search = None
-        if self.redundant is None and not self.closed:
+        if self.redundant is None:
             search = search_listed(self.problem, self.actions, self.limit, self.tolerance, self.within.most)
         if search is None:
             return True
@@ -279,7 +279,8 @@ class BestFirst:
         done = search.run(part)
         self.budget.take(part.used)
         if not self._add(search.candidates(self.actions), self.within.least):
-            self.cut = True
+            self.cut = True  # what was found is lost: all of it is left again
+            return True
         self.look_no_farther(loose(search.limit))
         self._floor = 0.0 if done else search.low
         return not done

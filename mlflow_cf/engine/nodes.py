@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import DominatedActions, RedundantChanges, loose
-from mlflow_cf.engine.thresholds import COST_ROUNDING, ROUNDING
+from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionArrays, ActionTable, Within
-from mlflow_cf.structures.capabilities import CostBound, CostBounds, SupportsConfined, SupportsCosts, boxes_of
+from mlflow_cf.structures.capabilities import COST_ROUNDING, CostBound, CostBounds, SupportsConfined, SupportsCosts, boxes_of
 
 Array = NDArray[Any]
 

@@ -10,7 +10,6 @@ from typing import Final
 
 # What may be off
 ROUNDING: Final = 1e-12  # of a distance, relative: nothing that is as near is dropped because it was added up otherwise
-COST_ROUNDING: Final = 1e-9  # of bounds on costs, which are sums of a few thousand products
 SWEPT: Final = 1e-5  # of sums of sweeps and products: those of single rows, perhaps in float32, are rounded otherwise
 SCORE_TOLERANCES: Final = 4  # tolerances of the opened model: scores may be off on either side of a comparison
 

@@ -169,6 +169,9 @@ class SupportsGains(Protocol):
         ...
 
 
+COST_ROUNDING: Final = 1e-9  # of bounds on costs, which are sums of a few thousand products
+
+
 @dataclass(frozen=True, eq=False)
 class CostBound:
     """What rows of a box cost at least that reach a score.
@@ -214,6 +217,9 @@ class SupportsCosts(Protocol):
             least: what the weighted sum must reach, rounding not included.
         """
         ...
+
+
+ROUNDED: Final = 1e-11  # of the sizes of a score's terms: no sum of some thousand terms is rounded by more
 
 
 @dataclass(frozen=True, eq=False)

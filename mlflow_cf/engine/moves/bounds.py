@@ -107,7 +107,7 @@ class Progress(NamedTuple):
     Attributes:
         counts: (4,) nodes that wait, nodes in no use, candidates written down, nodes parted.
         limits: (2,) the limit on costs, and the least bound of nodes that cannot be parted.
-        chosen, step: (c, G) the candidates; sure: (c,) whether each certainly meets the target.
+        chosen, step: (c, G) room for the candidates.
         best, best_step: (G,) the row that lowered the limit last, where steps are not listed.
     """
 
@@ -115,7 +115,6 @@ class Progress(NamedTuple):
     limits: Array
     chosen: Array
     step: Array
-    sure: Array
     best: Array
     best_step: Array
 

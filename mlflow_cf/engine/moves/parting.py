@@ -126,13 +126,12 @@ def _note(search: Search, node: Any, total: Any, score: Any) -> None:
     hidden, asked, nodes, progress = search.hidden, search.asked, search.nodes, search.progress
     if score < hidden.may or total > progress.limits[0] + asked.slack:
         return
-    count, sure = progress.counts[2], score >= hidden.sure
+    count = progress.counts[2]
     progress.counts[2] += 1
-    progress.sure[count] = sure
     for group in range(nodes.chosen.shape[1]):
         progress.chosen[count, group] = nodes.chosen[node, group]
         progress.step[count, group] = nodes.least[node, group]
-    if sure and asked.lowers:
+    if score >= hidden.sure and asked.lowers:
         progress.limits[0] = min(progress.limits[0], total)
 
 
@@ -211,7 +210,7 @@ def advance(search: Search, most: int) -> int:
     for _ in range(most):
         if not counts[0] or nodes.bound[nodes.heap[0]] > progress.limits[0] + asked.slack:
             return DONE
-        if counts[1] < max(many, 2) or counts[2] + max(many, 2) > len(progress.sure):
+        if counts[1] < max(many, 2) or counts[2] + max(many, 2) > len(progress.chosen):
             return FULL
         counts[3] += 1
         node = _pop(nodes, counts)

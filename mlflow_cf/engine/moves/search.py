@@ -19,7 +19,7 @@ from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Group, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import bounds_only, box
-from mlflow_cf.structures.capabilities import SupportsHidden
+from mlflow_cf.structures.capabilities import ROUNDED, SupportsHidden
 
 AT_ONCE: Final = 2**20  # effects of the nodes parted between two looks at the clock: some 20 ms
 FIRST_NODES: Final = 1_024  # room for nodes, doubled as long as it is needed up to
@@ -27,7 +27,6 @@ MOST_ROOM: Final = 2**23  # groups of all nodes: 170 MB
 MOST_FOUND: Final = 20_000  # candidates
 FEWEST: Final = 3  # actions of a group that may be steps in two directions
 STRAIGHT: Final = 1e-12  # relative: effects of a number's values that differ no more from a line are on it
-ROUNDED: Final = 1e-11  # of the sizes of a score's terms: rounding, and what `STRAIGHT` leaves out
 LEAST_STEP: Final = 1e-9  # of a number's longest: shorter steps are not told apart from none
 
 
@@ -144,7 +143,7 @@ class MoveSearch:
         most = 1.0 + sum(max((_dearest(move) for move in group), default=0.0) for group in groups)
         self.progress = Progress(
             np.array([1, 0, 0, 0]), np.array([min(limit, most), np.inf]), np.full(shape, KEPT, np.int32),
-            np.zeros(shape), np.zeros(room, np.bool_), np.full(len(groups), KEPT, np.int32), np.zeros(len(groups)),
+            np.zeros(shape), np.full(len(groups), KEPT, np.int32), np.zeros(len(groups)),
         )  # fmt: skip
         self._open_root()
 
@@ -181,7 +180,7 @@ class MoveSearch:
     def _grown(self) -> bool:
         """Make twice the room for nodes; return False if that is too much, or room for candidates is what lacks."""
         nodes, counts, size = self._nodes, self.progress.counts, len(self._nodes.free)
-        if 2 * nodes.chosen.size > MOST_ROOM or counts[2] > len(self.progress.sure) // 2:
+        if 2 * nodes.chosen.size > MOST_ROOM or counts[2] > len(self.progress.chosen) // 2:
             return False
         self._nodes = _room_for(2 * size, nodes.chosen.shape[1])
         for new, old in zip(self._nodes, nodes, strict=True):
@@ -268,7 +267,8 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
     """Return the search for a nearest row whose numbers may take any value of their intervals.
 
     A row that is nearer than the best by no more than `gap` is not looked for. None where the model has other units,
-    several scores decide, a rule is about several groups, or what changes cost is not linear.
+    several scores decide, a rule is about several groups, what changes cost is not linear, or the row itself is so near the
+    target that the structure cannot tell it from an answer.
     """
     score, structure = _hidden(problem, tolerance)
     plain = problem.plain_limits and not problem.joint_rules and not problem.bound_distance.c
@@ -279,6 +279,8 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
     if layer is None:
         return None
     units, slack, groups = layer.bias + layer.added.sum(axis=0), layer.slack, []
+    if layer.shift + float(layer.weights @ np.maximum(units, 0.0)) >= score.may - slack:
+        return None  # the row itself may meet the target by the structure: it would be its own nearest row
     for group in problem.groups:
         moves = _moves_of(problem, group, structure)
         if moves is None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.capabilities import HiddenLayer
+from mlflow_cf.structures.capabilities import ROUNDED, HiddenLayer
 from mlflow_cf.structures.kernels.dense import (
     MOST,
     First,
@@ -43,7 +43,6 @@ from mlflow_cf.structures.trees.cells import Lookup, last_values
 
 _CELLS = 1 << 16  # floats that go through the later layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
-ROUNDED: Final = 1e-11  # of the sizes of a score's terms: no sum of some thousand terms is rounded by more
 
 
 def _logistic(sums: Floats) -> Floats:

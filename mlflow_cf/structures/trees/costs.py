@@ -8,13 +8,12 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.capabilities import CostBound
+from mlflow_cf.structures.capabilities import COST_ROUNDING, CostBound
 from mlflow_cf.structures.kernels.trees import Array, Trees
 from mlflow_cf.structures.parts import LeafLimits, Leaves
 from mlflow_cf.structures.structure import Flags
 from mlflow_cf.structures.trees.ascent import AscentRoom, LeafAsks, ascend, bound_cells
 
-COST_ROUNDING: Final = 1e-9  # of bounds, which are sums of a few thousand products
 FIRST_STEPS: Final = 150  # of the first box: 5 ms for 2,200 leaves, within 5 % of the bound after 400 steps
 STEPS: Final = 20  # of a box that starts with the shares of a larger one; of 8, 20 and 50 the least CPU on these trees
 
