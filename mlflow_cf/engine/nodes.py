@@ -23,7 +23,14 @@ from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionArrays, ActionTable, Within
-from mlflow_cf.structures.capabilities import COST_ROUNDING, CostBound, CostBounds, SupportsConfined, SupportsCosts, boxes_of
+from mlflow_cf.structures.capabilities import (
+    COST_ROUNDING,
+    CostBound,
+    CostBounds,
+    SupportsConfined,
+    SupportsCosts,
+    boxes_of,
+)
 
 Array = NDArray[Any]
 
