@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from inspect import Parameter, isfunction, signature
 from itertools import pairwise, starmap
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray

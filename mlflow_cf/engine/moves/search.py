@@ -267,8 +267,8 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
     """Return the search for a nearest row whose numbers may take any value of their intervals.
 
     A row that is nearer than the best by no more than `gap` is not looked for. None where the model has other units,
-    several scores decide, a rule is about several groups, what changes cost is not linear, or the row itself is so near the
-    target that the structure cannot tell it from an answer.
+    several scores decide, a rule is about several groups, what changes cost is not linear, or the row itself is so near
+    the target that the structure cannot tell it from an answer.
     """
     score, structure = _hidden(problem, tolerance)
     plain = problem.plain_limits and not problem.joint_rules and not problem.bound_distance.c
