@@ -52,6 +52,8 @@ class BestFirst:
         self.redundant = RedundantChanges(problem, self.actions, self.tolerance) if problem.count > 1 else None
         self._alone = thresholds.MOST_ALONE * (1 if self.redundant is None else thresholds.MORE_ALONE)
         self.cut = False
+        self._parted, self._pays = 0, False
+        self._root_bound: CostBound | None = None
         self._floor = 0.0  # no candidate of a node is nearer
         self._frontier = Frontier(problem.own, self.redundant)
         if all(np.diff(self.actions.start) > 0):
@@ -159,12 +161,22 @@ class BestFirst:
         """Return what candidates of a part (actions,) of a whole box cost at least; None: not known.
 
         Where several answers are wanted, parts that are listed next have none: candidates with a redundant change
-        cost little, so that few parts are given up by it, and a list takes about as long. Five answers under l1 of a
-        forest of 100 take 1.1 times as long with it (Adult).
+        cost little, so that few parts are given up by it, and a list takes about as long.
         """
-        if self.redundant is not None and self._few(mask):
+        if self.redundant is not None and (self._few(mask) or not self._costs_pay):
             return None
-        return self._parting.cost_bound(mask, whole.bound, self.limit)
+        return self._parting.cost_bound(mask, whole.bound or self._root_bound, self.limit)
+
+    @property
+    def _costs_pay(self) -> bool:
+        """Whether bounds on costs are worth their time where several answers are wanted.
+
+        That is found out once a search has proved long: they are if they tell enough about all candidates together.
+        """
+        if self._root_bound is None and self._parted >= thresholds.LONG_SEARCH and np.isfinite(self.limit):
+            self._root_bound = self._parting.cost_bound(whole_box(self.actions)[0], None, self.limit)
+            self._pays = self._root_bound is not None and self._root_bound.low >= thresholds.TELLING * self.limit
+        return self._pays
 
     def _possible(self, mask: Bools) -> bool:
         """Whether every rule over several groups holds for some candidate of a box, and its changes may be new."""
@@ -181,6 +193,7 @@ class BestFirst:
 
     def _part(self, node: Node, box: Bools) -> bool:
         """Wait with the parts of a box; return False if the budget does not last for parting it."""
+        self._parted += 1
         parts = self._parting.of(box, node.bound)
         if parts is not None:
             self._push(parts, node)

@@ -28,6 +28,8 @@ def small_limits():
         patch.setattr("mlflow_cf.engine.thresholds.MOST_LISTED", 6)
         patch.setattr("mlflow_cf.engine.thresholds.MOST_ALONE", 6)
         patch.setattr("mlflow_cf.engine.thresholds.SET_UP", 0)
+        patch.setattr("mlflow_cf.engine.thresholds.LONG_SEARCH", 1)
+        patch.setattr("mlflow_cf.engine.thresholds.TELLING", 0.0)
         patch.setattr("mlflow_cf.problem.actions.MOST_COMBINATIONS", 15)
         yield
 
