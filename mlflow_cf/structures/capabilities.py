@@ -224,12 +224,13 @@ ROUNDED: Final = 1e-11  # of the sizes of a score's terms: no sum of some thousa
 
 @dataclass(frozen=True, eq=False)
 class HiddenLayer:
-    """A weighted raw score of a network with one layer of rectified units.
+    """A weighted raw score of a network with one layer of rectified units, or of a linear model.
 
     Attributes:
         bias: (width,) of the units; added: (n, width) what each value of a grid adds to them, column after column.
         weights: (width,) of the rectified units in the score; shift: what is added to it.
         slack: a bound on rounding errors of the score.
+        rectified: whether the units are rectified; those of a linear model, its raw scores, are not.
     """
 
     bias: Floats
@@ -237,6 +238,7 @@ class HiddenLayer:
     weights: Floats
     shift: float
     slack: float
+    rectified: bool = True
 
 
 @runtime_checkable
@@ -248,7 +250,7 @@ class SupportsHidden(Protocol):
         ...
 
     def hidden(self, values: Sequence[Encoded], weights: Floats) -> HiddenLayer | None:
-        """Return the layer for the grid of `values` (t, ...) per column; None: it has not just one, or others.
+        """Return the layer for the grid of `values` (t, ...) per column; None: it has more than one, or others.
 
         Args:
             values: per column, encoded values.

@@ -9,18 +9,21 @@ from hypothesis import strategies as st
 
 from mlflow_cf.engine.moves import search as moves
 from mlflow_cf.engine.moves.bounds import Asked, Hidden
-from mlflow_cf.engine.moves.search import Move, MoveSearch, _directions
+from mlflow_cf.engine.moves.search import Move, MoveSearch, _directions, _score_of
+from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget
+from mlflow_cf.structures.capabilities import HiddenLayer
 
 WIDTH = 6
 
 
 class World:
-    """Groups of actions with costs and effects on hidden units, and a score; the row itself misses the target."""
+    """Groups of actions with costs and effects on units, rectified or not, and a score that the row itself misses."""
 
     def __init__(self, seed, groups=4):
         rng = self.rng = np.random.default_rng(seed)
         self.own, self.weights = rng.normal(size=WIDTH), rng.normal(size=WIDTH)
+        self.rectified = seed % 3 > 0
         self.actions, start = [], 0
         for _ in range(groups):
             costs, effects = self._number(rng) if rng.random() < 0.7 else self._levels(rng)
@@ -47,12 +50,14 @@ class World:
         for (_, cost, effect), at in zip(self.actions, rows.T, strict=True):
             costs += np.append(cost, 0.0)[at]
             units += np.vstack([effect, np.zeros((1, WIDTH))])[at]
-        return costs, np.maximum(units, 0.0) @ self.weights
+        return costs, (np.maximum(units, 0.0) if self.rectified else units) @ self.weights
 
     def search(self, limit, *, lowers, most=9):
         """Return a search for the world's rows; rounding is left out of both thresholds."""
-        hidden = Hidden(self.own, self.weights, 0.0, self.may - 1e-9, self.sure - 1e-9)
         groups = [_directions(*actions) for actions in self.actions]
+        layer = HiddenLayer(self.own, np.empty((0, WIDTH)), self.weights, 0.0, 1e-9, self.rectified)
+        score = DecisionScore(np.ones(1), self.may, self.sure - 2.5e-9)
+        hidden = _score_of(layer, self.own, groups, score)
         return MoveSearch(groups, hidden, Asked(1e-9, most, True, lowers), limit)
 
     def found(self, search):

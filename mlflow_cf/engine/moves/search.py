@@ -7,6 +7,7 @@ nearest row and a lower bound on the distance of all.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Group, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import bounds_only, box
-from mlflow_cf.structures.capabilities import ROUNDED, SupportsHidden
+from mlflow_cf.structures.capabilities import ROUNDED, HiddenLayer, SupportsHidden
 
 AT_ONCE: Final = 2**20  # effects of the nodes parted between two looks at the clock: some 20 ms
 FIRST_NODES: Final = 1_024  # room for nodes, doubled as long as it is needed up to
@@ -257,8 +258,7 @@ def search_listed(
     for start, stop, own in zip(actions.start[:-1], actions.start[1:], actions.own, strict=True):
         ids = np.delete(np.arange(start, stop), own - start)
         groups.append(_directions(ids, actions.cost[ids], added[ids] - added[own]))
-    units = layer.bias + added[actions.own].sum(axis=0)
-    hidden = Hidden(units, layer.weights, layer.shift, score.may - layer.slack, score.sure + layer.slack)
+    hidden = _score_of(layer, layer.bias + added[actions.own].sum(axis=0), groups, score)
     lowers = problem.plain_limits and not problem.joint_rules and not problem.bound_distance.c
     return MoveSearch(groups, hidden, Asked(loose(0.0), most, True, lowers), limit)
 
@@ -278,17 +278,31 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
     layer = structure.hidden(own, score.weights)
     if layer is None:
         return None
-    units, slack, groups = layer.bias + layer.added.sum(axis=0), layer.slack, []
-    if layer.shift + float(layer.weights @ np.maximum(units, 0.0)) >= score.may - slack:
-        return None  # the row itself may meet the target by the structure: it would be its own nearest row
+    slack, groups = layer.slack, []
     for group in problem.groups:
         moves = _moves_of(problem, group, structure)
         if moves is None:
             return None
         slack += max((ROUNDED * float(np.abs(layer.weights) @ np.abs(move.effect)) for move in moves), default=0.0)
         groups.append(moves)
-    hidden = Hidden(units, layer.weights, layer.shift, score.may - slack, score.sure + slack)
+    hidden = _score_of(replace(layer, slack=slack), layer.bias + layer.added.sum(axis=0), groups, score)
+    if hidden.shift + float(hidden.weights @ np.maximum(hidden.own, 0.0)) >= hidden.may:
+        return None  # the row itself may meet the target by the structure: it would be its own nearest row
     return MoveSearch(groups, hidden, Asked(-gap, problem.most_changes, False, True), limit)
+
+
+def _score_of(layer: HiddenLayer, units: Floats, groups: Sequence[Sequence[Move]], score: DecisionScore) -> Hidden:
+    """Return the score of rows whose units are `units` (width,) at the row itself, and what it must reach.
+
+    Units that are not rectified are lifted above 0, whatever moves take away, and the score is lowered by as much.
+    """
+    shift, slack, own = layer.shift, layer.slack, units
+    if not layer.rectified:
+        far = [np.abs([move.effect * move.limits[3] for move in moves]).max(axis=0) for moves in groups if moves]
+        lift = 1.0 + np.abs(units) + np.sum(far, axis=0)
+        own, shift = units + lift, shift - float(layer.weights @ lift)
+        slack += 2 * ROUNDED * float(np.abs(layer.weights) @ lift)
+    return Hidden(own, layer.weights, shift, score.may - slack, score.sure + slack)
 
 
 def _hidden(problem: Problem, tolerance: float) -> tuple[DecisionScore | None, SupportsHidden | None]:

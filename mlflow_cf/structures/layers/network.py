@@ -226,16 +226,18 @@ class Layers:
         return low, high
 
     def hidden(self, values: Sequence[Encoded], weights: Floats) -> HiddenLayer | None:
-        """Return the one layer of rectified units; see `SupportsHidden`."""
-        if self.activation != "relu" or len(self.weights) != 1:
+        """Return the one layer of rectified units, or the raw scores of a linear model; see `SupportsHidden`."""
+        if len(self.weights) > 1 or (self.weights and self.activation != "relu"):
             return None
         added, most = value_sums(values, self.first)
         if not np.isfinite(added).all():
             return None
-        outer, shift = self.weights[0] @ weights, float(self.biases[0] @ weights)
+        outer, shift = weights, 0.0
+        if self.weights:
+            outer, shift = self.weights[0] @ weights, float(self.biases[0] @ weights)
         size = np.abs(self.first.bias) + np.maximum.reduceat(most, np.cumsum([0, *map(len, values[:-1])])).sum(axis=0)
         slack = ROUNDED * (float(np.abs(outer) @ size) + abs(shift))
-        return HiddenLayer(self.first.bias, added, outer, shift, slack)
+        return HiddenLayer(self.first.bias, added, outer, shift, slack, rectified=bool(self.weights))
 
     def effects(self, column: int, values: Encoded) -> Floats:
         """Return what values (t, width) of one column add to the first layer."""
