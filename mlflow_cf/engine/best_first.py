@@ -171,8 +171,11 @@ class BestFirst:
     def _costs_pay(self) -> bool:
         """Whether bounds on costs are worth their time where several answers are wanted.
 
-        That is found out once a search has proved long: they are if they tell enough about all candidates together.
+        Where they are not quick, that is found out once a search has proved long: they are if they tell enough about
+        all candidates together.
         """
+        if self._parting.quick_costs:
+            return True
         if self._root_bound is None and self._parted >= thresholds.LONG_SEARCH and np.isfinite(self.limit):
             self._root_bound = self._parting.cost_bound(whole_box(self.actions)[0], None, self.limit)
             self._pays = self._root_bound is not None and self._root_bound.low >= thresholds.TELLING * self.limit

@@ -261,6 +261,11 @@ class Parting:
             return None
         return self._costs.of(box[self.actions.columns], near, limit)
 
+    @property
+    def quick_costs(self) -> bool:
+        """Whether bounds on costs take no longer than those on scores."""
+        return self._costs is not None and self._costs.quick
+
     @cached_property
     def _costs(self) -> CostBounds | None:
         scorer, actions = self.problem.scorer, self.actions

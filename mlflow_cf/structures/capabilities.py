@@ -193,6 +193,11 @@ class CostBound:
 class CostBounds(Protocol):
     """Bounds on what rows of boxes of one grid cost at least whose weighted raw score is large enough."""
 
+    @property
+    def quick(self) -> bool:
+        """Whether they take no longer than bounds on scores; others are not made before a search has proved long."""
+        ...
+
     def of(self, mask: Flags, near: CostBound | None, limit: float) -> CostBound:
         """Return the bound of the box `mask` (n,), in which every column has a value.
 

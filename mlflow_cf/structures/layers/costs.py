@@ -20,6 +20,8 @@ class LinearCosts:
         need: what the gains must add up to.
     """
 
+    quick: bool = True
+
     def __init__(self, starts: NDArray[np.intp], costs: Floats, gains: Floats, need: float) -> None:
         self._start = np.append(starts, len(costs)).astype(np.int64)
         self._costs, self._gains, self._need = np.ascontiguousarray(costs), np.ascontiguousarray(gains), need

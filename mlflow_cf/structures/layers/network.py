@@ -232,9 +232,7 @@ class Layers:
         added, most = value_sums(values, self.first)
         if not np.isfinite(added).all():
             return None
-        outer, shift = weights, 0.0
-        if self.weights:
-            outer, shift = self.weights[0] @ weights, float(self.biases[0] @ weights)
+        outer, shift = (self.weights[0] @ weights, float(self.biases[0] @ weights)) if self.weights else (weights, 0.0)
         size = np.abs(self.first.bias) + np.maximum.reduceat(most, np.cumsum([0, *map(len, values[:-1])])).sum(axis=0)
         slack = ROUNDED * (float(np.abs(outer) @ size) + abs(shift))
         return HiddenLayer(self.first.bias, added, outer, shift, slack, rectified=bool(self.weights))

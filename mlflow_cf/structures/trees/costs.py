@@ -27,6 +27,8 @@ class TreeCosts:
         weights: (k,) of the raw scores; least: what their weighted sum must reach.
     """
 
+    quick: bool = False
+
     def __init__(
         self, trees: Trees, leaves: Leaves, cells: Array, costs: Floats, weights: Floats, least: float
     ) -> None:
