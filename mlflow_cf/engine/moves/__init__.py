@@ -1,1 +1,1 @@
-"""The search among moves: what is nearest, for networks with one layer of rectified units."""
+"""The search among moves: what is nearest, for linear models and networks with one layer of rectified units."""

@@ -1,4 +1,4 @@
-"""The search among moves: branch and bound for networks with one layer of rectified units; see the kernels.
+"""The search among moves: branch and bound for linear models and networks with one layer; see the kernels.
 
 With listed actions it finds all candidates within a limit that may meet the target. With continuous numbers it finds a
 nearest row and a lower bound on the distance of all.
