@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.suggest.chance import few, log_tail, within_chance
 from mlflow_cf.suggest.columns import Codes, Column, Sample
-from mlflow_cf.suggest.result import Suggestion
+from mlflow_cf.suggest.result import Suggestion, SuggestionKind
 
 LEAST_REPEATED: Final = 5.0  # rows per value, on average, of a column that determines others: fewer are nearly keys
 MOST_DETERMINED: Final = 200  # values of a column that is determined
@@ -114,9 +114,7 @@ def _holds(each: Dependency, columns: Sequence[Column], considered: int) -> bool
     return not within_chance(log_probability, considered)
 
 
-def grouped(
-    sample: Sample, found: Sequence[Dependency], one_hot: Sequence[Sequence[int]], considered: int
-) -> Iterator[Suggestion]:
+def grouped(sample: Sample, found: Sequence[Dependency], one_hot: Sequence[Sequence[int]]) -> Iterator[Suggestion]:
     """Yield groups: one-hot sets and trees of dependencies, joined where they share columns; then what has exceptions.
 
     A column has one group. It belongs to the column with the fewest values that determines it.
@@ -175,7 +173,7 @@ def _group(sample: Sample, root: int, places: list[int], sets: dict[int, frozens
         reason = "exactly one of these 0/1 columns is 1 in every row"
     else:
         reason = f"each value of {sample.columns[root].name} has one value of {told}"
-    kind = "one_hot" if only_hot else "dependency"
+    kind: SuggestionKind = "one_hot" if only_hot else "dependency"
     return Suggestion(kind, names, {"groups": [list(names)]}, sample.rows, 0, reason, active=True)
 
 
@@ -225,7 +223,9 @@ def _cover(bits: NDArray[np.bool_], start: int, names: Sequence[str], taken: set
 
 def _shared(first: str, second: str) -> int:
     """Return how many characters two names begin with alike."""
-    return next((at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second)))
+    return next(
+        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
 
 
 def _beyond_chance(bits: NDArray[np.bool_], among: int, considered: int) -> bool:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mlflow_cf.plaf import Compared, Constant, Reference, Statement
 from mlflow_cf.suggest.chance import few, log_tail, within_chance
 from mlflow_cf.suggest.columns import Column, Sample
+from mlflow_cf.suggest.names import quotable
 from mlflow_cf.suggest.result import Suggestion
 
 MOST_LEVELS: Final = 50  # of a column
@@ -75,9 +76,7 @@ def implications(
 def _levels(columns: Sequence[Column], notes: list[str]) -> list[Level]:
     found: list[tuple[int, Level]] = []
     for place, column in enumerate(columns):
-        if (column.numeric and not column.binary) or column.distinct > MOST_LEVELS or "`" in column.name + "\n":
-            continue
-        if "\n" in column.name:
+        if (column.numeric and not column.binary) or column.distinct > MOST_LEVELS or not quotable(column.name):
             continue
         for code, count in enumerate(column.counts.tolist()):
             value = column.values[np.argmax(column.codes == code)]
@@ -152,7 +151,7 @@ def _suggested(each: Implication, columns: Sequence[Column], levels: list[Level]
     return Suggestion("implication", (a, b), {"rules": [rule]}, each.support, each.exceptions, reason, active)
 
 
-def _told(value: float | str | bool) -> str:
+def _told(value: float | str) -> str:
     return f"{value:g}" if isinstance(value, float) else repr(value)
 
 

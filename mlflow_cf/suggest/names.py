@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -16,30 +17,77 @@ _ORIGIN: Final = "names where a person comes from, which nobody can change"
 _FAMILY: Final = "names a family status: no decision should ask for another one"
 IMMUTABLE: Final[Mapping[str, str]] = {
     **dict.fromkeys(
-        "sex gender male female race racial ethnic ethnicity religion religious faith caste disability "
-        "disabled handicap orientation pregnant pregnancy genetic indigenous minority".split(),
+        [
+            "sex",
+            "gender",
+            "male",
+            "female",
+            "race",
+            "racial",
+            "ethnic",
+            "ethnicity",
+            "religion",
+            "religious",
+            "faith",
+            "caste",
+            "disability",
+            "disabled",
+            "handicap",
+            "orientation",
+            "pregnant",
+            "pregnancy",
+            "genetic",
+            "indigenous",
+            "minority",
+        ],
         _PROTECTED,
     ),
     **dict.fromkeys(
-        "nationality native foreign foreigner citizenship immigrant immigration birth birthplace birthday birthdate "
-        "born dob ancestry origin".split(),
+        [
+            "nationality",
+            "native",
+            "foreign",
+            "foreigner",
+            "citizenship",
+            "immigrant",
+            "immigration",
+            "birth",
+            "birthplace",
+            "birthday",
+            "birthdate",
+            "born",
+            "dob",
+            "ancestry",
+            "origin",
+        ],
         _ORIGIN,
     ),
     **dict.fromkeys(
-        "marital married marriage spouse relationship personal_status widowed divorced household_role".split(), _FAMILY
+        [
+            "marital",
+            "married",
+            "marriage",
+            "spouse",
+            "relationship",
+            "personal_status",
+            "widowed",
+            "divorced",
+            "household_role",
+        ],
+        _FAMILY,
     ),
 }
 _TIME: Final = "passes with time alone and never goes back"
 _PAST: Final = "counts what has happened, which cannot be undone"
 _TAUGHT: Final = "is a level of education, which is not lost again"
 GROWING: Final[Mapping[str, str]] = {
-    **dict.fromkeys("age aged tenure seniority experience since".split(), _TIME),
-    **dict.fromkeys("history ever prior priors".split(), _PAST),
-    **dict.fromkeys("education schooling degree".split(), _TAUGHT),
+    **dict.fromkeys(["age", "aged", "tenure", "seniority", "experience", "since"], _TIME),
+    **dict.fromkeys(["history", "ever", "prior", "priors"], _PAST),
+    **dict.fromkeys(["education", "schooling", "degree"], _TAUGHT),
 }
 PERHAPS_GROWING: Final[Mapping[str, str]] = {
-    **dict.fromkeys("years year yrs".split(), _TIME),
-    **dict.fromkeys("total count counts cumulative lifetime previous past".split(), _PAST),
+    **dict.fromkeys(["years", "year", "yrs"], _TIME),
+    **dict.fromkeys(["total", "count", "counts", "cumulative", "lifetime", "previous", "past"], _PAST),
 }
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -53,15 +101,13 @@ def by_name(sample: Sample) -> Iterator[Suggestion]:
     """Yield which columns their names say are immutable or only grow."""
     for column in sample.columns:
         words = words_of(column.name)
-        pairs = tuple(map("_".join, zip(words, words[1:], strict=False)))
+        pairs = tuple(map("_".join, pairwise(words)))
         traits = [word.removeprefix("is") for word in (*words, *pairs)]
         trait = next((word for word in traits if word in IMMUTABLE), None)
         if trait is not None:
             present = int((~column.missing).sum())
             reason = f"{trait!r} in its name {IMMUTABLE[trait]}"
-            yield Suggestion(
-                "immutable", (column.name,), {"immutable": [column.name]}, present, 0, reason, active=True
-            )
+            yield Suggestion("immutable", (column.name,), {"immutable": [column.name]}, present, 0, reason, active=True)
         elif (column.numeric and column.kind != "date") or column.kind == "ordinal":
             yield from _growing(column, words)
 
@@ -97,3 +143,8 @@ def is_key(column: Column) -> bool:
     """Whether a whole number or text is nearly a number of the row: at least 95 % of its values are its own."""
     rows = int(np.count_nonzero(~column.missing))
     return column.kind in ("integer", "category") and rows >= 100 and column.distinct >= 0.95 * rows
+
+
+def quotable(name: str) -> bool:
+    """Whether rules in PLAF can name a column: they have no way to write a backquote or the end of a line."""
+    return "`" not in name and "\n" not in name

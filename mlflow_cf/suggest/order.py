@@ -13,8 +13,8 @@ from mlflow_cf.features import Floats
 from mlflow_cf.plaf import Compared, Reference, Sign, Statement
 from mlflow_cf.suggest.chance import few, log_tail, within_chance
 from mlflow_cf.suggest.columns import Column, Sample
-from mlflow_cf.suggest.names import alike
-from mlflow_cf.suggest.result import Suggestion
+from mlflow_cf.suggest.names import alike, quotable
+from mlflow_cf.suggest.result import Suggestion, SuggestionKind
 
 FIRST_LOOK: Final = 0.03  # share of exceptions among the few rows that all pairs are compared on
 INFORMATIVE: Final = 0.01  # least share of exceptions that independent columns would have: else the ranges tell it all
@@ -48,7 +48,7 @@ def orders(sample: Sample, notes: list[str]) -> Iterator[Suggestion]:
         sample: the rows.
         notes: gets a sentence where not all pairs could be compared.
     """
-    columns = [c for c in sample.columns if c.numeric and _writable(c.name)]
+    columns = [c for c in sample.columns if c.numeric and quotable(c.name)]
     pairs = _candidates(columns, sample.spread)
     if len(pairs) > MOST_PAIRS:
         notes.append(f"{len(pairs) - MOST_PAIRS:,} pairs of numbers that may be ordered were not compared")
@@ -123,11 +123,6 @@ def _suggested(order: Order, columns: list[Column]) -> Suggestion:
     often = "in every row" if not order.exceptions else "in nearly every row"
     reason = f"{low} equals {high} {often}" if order.equal else f"{low} is at most {high} {often}"
     reason += ", and their ranges overlap"
-    kind = "equal" if order.equal else "order"
+    kind: SuggestionKind = "equal" if order.equal else "order"
     active = not order.exceptions
     return Suggestion(kind, (low, high), {"rules": [rule]}, order.support, order.exceptions, reason, active)
-
-
-def _writable(name: str) -> bool:
-    """Whether PLAF can quote a name."""
-    return "`" not in name and "\n" not in name

@@ -77,4 +77,6 @@ def _plain(value: float) -> float | int:
 
 def describe_key(column: Column) -> str:
     """Return the note about a column that numbers the rows."""
-    return f"{column.name} is nearly a key ({column.distinct:,} values): leave it out of the model, or make it immutable"
+    return (
+        f"{column.name} is nearly a key ({column.distinct:,} values): leave it out of the model, or make it immutable"
+    )

@@ -41,8 +41,10 @@ def suggest_constraints(data: Table, labels: Any = None, *, seed: int = 0) -> Su
     considered = max(len(sample.columns), 1)
     hot = one_hot_sets(sample, considered)
     known = dependencies(sample, hot, notes)
-    found += grouped(sample, known, hot, considered)
-    found += orders(sample, notes)
+    groups = list(grouped(sample, known, hot))
+    found += groups
+    joined = [set(each.features) for each in groups if each.active]
+    found += (each for each in orders(sample, notes) if not any(set(each.features) <= names for names in joined))
     told = {(each.by, each.of) for each in known if not each.exceptions}
     told |= {(first, second) for places in hot for first in places for second in places}
     found += implications(sample, told, rng, notes)

@@ -61,4 +61,6 @@ def _comments(text: str, indent: str) -> list[str]:
 
 def _scalar(value: Any) -> str:
     """Return a value in flow style, on one line."""
-    return yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False)[1:-2]
+    return yaml.safe_dump([value], default_flow_style=True, allow_unicode=True, width=float("inf"), sort_keys=False)[
+        1:-2
+    ]
