@@ -92,6 +92,20 @@ def test_two_one_hot_sets_are_not_mixed() -> None:
     assert groups == [[["a_x", "a_y", "a_z"]], [["b_u", "b_v", "b_w"]]]
 
 
+def test_one_hot_columns_without_their_first_are_a_group() -> None:
+    data = world()[["job_cook", "job_nurse", "noise", "owner"]]
+    (found,) = suggest_constraints(data)
+    assert found.constraint == {"groups": [["job_cook", "job_nurse"]]}
+    assert found.reason == "at most one of these 0/1 columns is 1 in every row"
+
+
+def test_a_chain_of_orders_has_one_rule_per_link() -> None:
+    rng = np.random.default_rng(2)
+    sums = rng.gamma(1.0, 1.0, (400, 12)).cumsum(axis=1)
+    found = suggest_constraints(pd.DataFrame(sums, columns=[f"until {month}" for month in range(12)]))
+    assert rules_of(found) == {f"x_cf.`until {month}` <= x_cf.`until {month + 1}`" for month in range(11)}
+
+
 def test_exceptions_make_comments() -> None:
     data = world(2_000)
     data.loc[5, "last"] = data.loc[5, "highest"] + 1
@@ -220,6 +234,37 @@ def test_chance_makes_no_relations() -> None:
     tables = 300
     alarms = sum(bool(of_kind(suggest_constraints(random_table(seed)), *RELATIONS)) for seed in range(tables))
     assert alarms <= FALSE_ALARMS * tables
+
+
+@st.composite
+def derived_tables(draw: st.DrawFn) -> pd.DataFrame:
+    """Return a table in random order of columns that are functions of others, their 0/1 columns, or independent."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    made = [rng.integers(0, draw(st.integers(2, 6)), 300)]
+    for _ in range(draw(st.integers(1, 6))):
+        source = made[draw(st.integers(0, len(made) - 1))]
+        match draw(st.integers(0, 2)):
+            case 0:
+                made.append(rng.integers(0, 4, int(source.max()) + 1)[source])
+            case 1:
+                made += [(source == value).astype(int) for value in np.unique(source)]
+            case _:
+                made.append(rng.integers(0, draw(st.integers(2, 6)), 300))
+    order = draw(st.permutations(range(len(made))))
+    return pd.DataFrame({f"c{number}": made[place] for number, place in enumerate(order)})
+
+
+@settings(deadline=None, max_examples=60)
+@given(derived_tables())
+def test_groups_share_no_column_and_have_no_more_combinations_than_what_determines_them(data: pd.DataFrame) -> None:
+    found = suggest_constraints(data)
+    groups = [each for each in found if "groups" in each.constraint and each.active]
+    names = [name for each in groups for name in each.features]
+    assert len(names) == len(set(names))
+    for each in groups:
+        combinations = len(data[list(each.features)].drop_duplicates())
+        assert combinations <= max(data[name].nunique() for name in each.features) or "0/1" in each.reason
+        assert combinations <= 6
 
 
 AWKWARD = st.text(min_size=1, max_size=12)

@@ -20,7 +20,8 @@ MOST_ROWS: Final = 100_000  # that are looked at
 MOST_CELLS: Final = 50_000_000  # 400 MB
 LONGEST_NAME: Final = 200  # characters
 
-Codes = NDArray[np.int64]
+Codes = NDArray[np.int32]  # of sampled rows, and numbers of them
+Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Column:
     values: Floats
     levels: tuple[Level, ...]
     codes: Codes
-    counts: Codes
+    counts: Counts
 
     @property
     def numeric(self) -> bool:
@@ -52,6 +53,11 @@ class Column:
     def missing(self) -> NDArray[np.bool_]:
         """(n,) where it has no value."""
         return np.isnan(self.values)
+
+    @property
+    def ascending(self) -> Floats:
+        """Its values without missing ones, ascending."""
+        return np.sort(self.values[~self.missing])
 
     @cached_property
     def binary(self) -> bool:
@@ -86,8 +92,8 @@ class Sample:
     rows: int
     total: int
     skipped: dict[str, str]
-    positions: Codes
-    spread: Codes
+    positions: Counts
+    spread: Counts
 
 
 def sample_of(data: object, rng: np.random.Generator, few: int = 1_000) -> Sample:
@@ -136,7 +142,7 @@ def _column(name: str, series: pd.Series[Any]) -> Column | str:
     if len(distinct) < 2:
         return "it is constant"
     counts = np.bincount(codes, minlength=len(distinct))
-    return Column(name, kind, values, levels, codes.astype(np.int64), counts.astype(np.int64))
+    return Column(name, kind, values, levels, codes.astype(np.int32), counts.astype(np.int64))
 
 
 Read = tuple[Kind, Floats, tuple[Level, ...]]

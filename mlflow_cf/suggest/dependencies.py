@@ -1,4 +1,4 @@
-"""Columns whose value another column determines: functional dependencies, and sets of 0/1 columns that add up to 1."""
+"""Columns whose value another column determines: functional dependencies."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.suggest.chance import few, log_tail, within_chance
-from mlflow_cf.suggest.columns import Codes, Column, Sample
+from mlflow_cf.suggest.columns import Codes, Column, Counts, Sample
 from mlflow_cf.suggest.result import Suggestion, SuggestionKind
 
 LEAST_REPEATED: Final = 5.0  # rows per value, on average, of a column that determines others: fewer are nearly keys
@@ -74,7 +73,7 @@ def _candidates(columns: Sequence[Column]) -> list[tuple[int, int]]:
     return [(by, of) for _, by, of in sorted(ranked)]
 
 
-def _equal_rows(codes: Codes) -> tuple[Codes, Codes]:
+def _equal_rows(codes: Codes) -> tuple[Counts, Counts]:
     """Return pairs of rows (m,), (m,) with the same code, spread over all codes."""
     order = np.argsort(codes, kind="stable")
     same = np.flatnonzero(codes[order[:-1]] == codes[order[1:]])
@@ -85,7 +84,7 @@ def _equal_rows(codes: Codes) -> tuple[Codes, Codes]:
 def measured(by: Column, of: Column, place: int, other: int) -> Dependency:
     """Return how far a column determines another; each value of the one stands for the most frequent of the other."""
     width = of.distinct
-    joint = by.codes * width + of.codes
+    joint = by.codes.astype(np.int64) * width + of.codes
     if by.distinct * width <= MOST_CELLS:
         most = np.bincount(joint, minlength=by.distinct * width).reshape(-1, width).max(axis=1)
     else:
@@ -126,7 +125,7 @@ def grouped(sample: Sample, found: Sequence[Dependency], one_hot: Sequence[Seque
     groups: dict[int, set[int]] = {}
     for place in range(len(columns)):
         if place in parent or place in sets:
-            root = _root(parent, min(sets.get(place, [place])))
+            root = _root(parent, sets, place)
             groups.setdefault(root, {root}).update({place}, sets.get(place, ()))
     for root, places in sorted(groups.items()):
         yield _group(sample, root, sorted(places), sets)
@@ -147,10 +146,18 @@ def _parents(columns: Sequence[Column], strict: set[tuple[int, int]]) -> dict[in
     return parent
 
 
-def _root(parent: dict[int, int], place: int) -> int:
-    while place in parent:
-        place = parent[place]
-    return place
+def _root(parent: dict[int, int], sets: dict[int, frozenset[int]], place: int) -> int:
+    """Return the column that a group is begun by: of a one-hot set its first, unless one column determines the set."""
+    seen: set[int] = set()
+    while place not in seen:
+        seen.add(place)
+        members = sets.get(place, frozenset([place]))
+        above = {parent.get(member) for member in members}
+        up = above.pop()
+        if up is None or above or up in members:
+            return min(members)
+        place = up
+    return min(seen)
 
 
 def _mirrored(each: Dependency, found: Sequence[Dependency]) -> bool:
@@ -170,7 +177,11 @@ def _group(sample: Sample, root: int, places: list[int], sets: dict[int, frozens
     only_hot = sets.get(root) == frozenset(places)
     told = ", ".join(name for name in names if name != sample.columns[root].name)
     if only_hot:
-        reason = "exactly one of these 0/1 columns is 1 in every row"
+        sums = sum(sample.columns[place].values for place in places)
+        often = "exactly" if np.min(sums) == 1 else "at most"
+        reason = f"{often} one of these 0/1 columns is 1 in every row"
+    elif root in sets:
+        reason = "some of these are the 0/1 columns of one category, and determine the others"
     else:
         reason = f"each value of {sample.columns[root].name} has one value of {told}"
     kind: SuggestionKind = "one_hot" if only_hot else "dependency"
@@ -182,57 +193,3 @@ def _loose(sample: Sample, each: Dependency) -> Suggestion:
     reason = f"nearly each value of {names[0]} has one value of {names[1]}"
     constraint = {"groups": [list(names)]}
     return Suggestion("dependency", names, constraint, each.support, each.exceptions, reason, active=False)
-
-
-def one_hot_sets(sample: Sample, considered: int) -> list[tuple[int, ...]]:
-    """Return sets of 0/1 columns of which exactly one is 1 in every row, as positions, ascending.
-
-    Each set is begun with a column, and takes in turn, for the first row without a 1, the column that has one there and
-    none where the set has; among several the one whose name begins most alike.
-    """
-    places = [place for place, column in enumerate(sample.columns) if column.binary]
-    if len(places) < 2:
-        return []
-    bits = np.stack([sample.columns[place].values == 1 for place in places])
-    taken: set[int] = set()
-    found: list[tuple[int, ...]] = []
-    for start in range(len(places)):
-        chosen = [] if start in taken else _cover(bits, start, [sample.columns[p].name for p in places], taken)
-        if chosen and _beyond_chance(bits[chosen], len(places), considered):
-            taken.update(chosen)
-            found.append(tuple(sorted(places[each] for each in chosen)))
-    return found
-
-
-def _cover(bits: NDArray[np.bool_], start: int, names: Sequence[str], taken: set[int]) -> list[int]:
-    """Return columns (positions in `bits`) that share the rows among them; none where they cannot."""
-    chosen, covered = [start], bits[start].copy()
-    fits = ~(bits & covered).any(axis=1)
-    fits[list(taken)] = False
-    while not covered.all():
-        row = int(np.argmin(covered))
-        those = np.flatnonzero(fits & bits[:, row])
-        if not len(those):
-            return []
-        best = max(those.tolist(), key=lambda each: (_shared(names[start], names[each]), -each))
-        chosen.append(best)
-        covered |= bits[best]
-        fits[fits] = ~(bits[fits] & bits[best]).any(axis=1)
-    return chosen
-
-
-def _shared(first: str, second: str) -> int:
-    """Return how many characters two names begin with alike."""
-    return next(
-        (at for at, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
-    )
-
-
-def _beyond_chance(bits: NDArray[np.bool_], among: int, considered: int) -> bool:
-    """Whether independent columns would have other than one 1 in some row; all sets of this size are counted."""
-    shares, rows = bits.mean(axis=1), bits.shape[1]
-    if (shares * rows).min() < 1 or (shares >= 1).any():
-        return False
-    one = float(np.prod(1 - shares) * (shares / (1 - shares)).sum())
-    choices = len(bits) * math.log(max(among, 2))
-    return few(0, rows, (1 - one) * rows) and not within_chance(rows * math.log(min(one, 1.0)) + choices, considered)

@@ -35,7 +35,7 @@ def labels_of(labels: object, sample: Sample) -> Column | None:
         return None
     counts = np.bincount(codes)
     values = codes.astype(np.float64)
-    return Column("labels", "category", values, tuple(map(str, distinct)), codes.astype(np.int64), counts)
+    return Column("labels", "category", values, tuple(map(str, distinct)), codes.astype(np.int32), counts)
 
 
 def leaks(sample: Sample, label: Column | None) -> Iterator[str]:

@@ -89,6 +89,9 @@ PERHAPS_GROWING: Final[Mapping[str, str]] = {
     **dict.fromkeys(["years", "year", "yrs"], _TIME),
     **dict.fromkeys(["total", "count", "counts", "cumulative", "lifetime", "previous", "past"], _PAST),
 }
+AGGREGATES: Final = frozenset(
+    {"avg", "average", "mean", "median", "rate", "ratio", "share", "percent", "last", "recent"}
+)
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -121,6 +124,8 @@ def _growing(column: Column, words: tuple[str, ...]) -> Iterator[Suggestion]:
     present = column.values[~column.missing]
     against = int((present < 0).sum()) if column.numeric else 0
     told = strong or word
+    if (strong is None and column.kind == "real") or AGGREGATES & set(words):
+        return
     meaning = GROWING.get(told) or PERHAPS_GROWING[told]
     reason = f"{told!r} in its name says that it {meaning}" + ("; but some rows are below 0" if against else "")
     yield Suggestion(

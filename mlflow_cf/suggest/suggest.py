@@ -8,10 +8,11 @@ import numpy as np
 
 from mlflow_cf.features import Table
 from mlflow_cf.suggest.columns import sample_of
-from mlflow_cf.suggest.dependencies import dependencies, grouped, one_hot_sets
+from mlflow_cf.suggest.dependencies import dependencies, grouped
 from mlflow_cf.suggest.implications import implications
 from mlflow_cf.suggest.labels import labels_of, leaks
 from mlflow_cf.suggest.names import by_name, is_key
+from mlflow_cf.suggest.one_hot import one_hot_sets
 from mlflow_cf.suggest.order import orders
 from mlflow_cf.suggest.result import Suggestion, Suggestions
 from mlflow_cf.suggest.single import bounds, describe_key, steps
@@ -38,8 +39,7 @@ def suggest_constraints(data: Table, labels: Any = None, *, seed: int = 0) -> Su
     notes = [describe_key(column) for column in sample.columns if is_key(column)]
     notes += leaks(sample, label)
     found: list[Suggestion] = [*by_name(sample), *bounds(sample)]
-    considered = max(len(sample.columns), 1)
-    hot = one_hot_sets(sample, considered)
+    hot = one_hot_sets(sample)
     known = dependencies(sample, hot, notes)
     groups = list(grouped(sample, known, hot))
     found += groups
