@@ -106,6 +106,13 @@ def test_a_chain_of_orders_has_one_rule_per_link() -> None:
     assert rules_of(found) == {f"x_cf.`until {month}` <= x_cf.`until {month + 1}`" for month in range(11)}
 
 
+def test_no_more_rules_are_active_than_constraints_have() -> None:
+    sums = np.random.default_rng(2).gamma(1.0, 1.0, (200, 300)).cumsum(axis=1)
+    found = suggest_constraints(pd.DataFrame(sums, columns=[f"until {month}" for month in range(300)]))
+    assert len(mlflow_cf.Constraints.read(active(found)).rules) == 256
+    assert any("rules without exceptions are comments" in note for note in found.notes)
+
+
 def test_exceptions_make_comments() -> None:
     data = world(2_000)
     data.loc[5, "last"] = data.loc[5, "highest"] + 1

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from mlflow_cf.constraints.model import MAX_RULES
 from mlflow_cf.features import Table
 from mlflow_cf.suggest.columns import sample_of
 from mlflow_cf.suggest.dependencies import dependencies, grouped
@@ -45,8 +47,19 @@ def suggest_constraints(data: Table, labels: Any = None, *, seed: int = 0) -> Su
     found += groups
     joined = [set(each.features) for each in groups if each.active]
     found += (each for each in orders(sample, notes) if not any(set(each.features) <= names for names in joined))
+    place = {column.name: number for number, column in enumerate(sample.columns)}
     told = {(each.by, each.of) for each in known if not each.exceptions}
-    told |= {(first, second) for places in hot for first in places for second in places}
+    told |= {(place[first], place[second]) for names in joined for first in names for second in names}
     found += implications(sample, told, rng, notes)
     found += steps(sample)
+    found = _readable(found, notes)
     return Suggestions(tuple(found), sample.rows, sample.total, seed, sample.skipped, tuple(notes))
+
+
+def _readable(found: list[Suggestion], notes: list[str]) -> list[Suggestion]:
+    """Return the suggestions with no more active rules than constraints may have; further ones become comments."""
+    rules = [number for number, each in enumerate(found) if "rules" in each.constraint and each.active]
+    beyond = set(rules[MAX_RULES:])
+    if beyond:
+        notes.append(f"{len(beyond):,} rules without exceptions are comments: constraints have {MAX_RULES} at most")
+    return [replace(each, active=False) if number in beyond else each for number, each in enumerate(found)]
