@@ -38,14 +38,18 @@ if TYPE_CHECKING:
     from mlflow_cf.evaluation.compare.versions_compared import compare
     from mlflow_cf.evaluation.measure.evaluate import evaluate
     from mlflow_cf.evaluation.measure.result import Evaluation
+    from mlflow_cf.suggest import Suggestion, Suggestions, suggest_constraints
 
 __version__ = VERSION
 # What a server has no use for is imported when it is asked for: it would take most of a second.
 _LATER = {
-    "Comparison": "compare.comparison",
-    "Evaluation": "measure.result",
-    "compare": "compare.versions_compared",
-    "evaluate": "measure.evaluate",
+    "Comparison": "evaluation.compare.comparison",
+    "Evaluation": "evaluation.measure.result",
+    "Suggestion": "suggest",
+    "Suggestions": "suggest",
+    "compare": "evaluation.compare.versions_compared",
+    "evaluate": "evaluation.measure.evaluate",
+    "suggest_constraints": "suggest",
 }
 
 __all__ = [
@@ -81,6 +85,8 @@ __all__ = [
     "Relationship",
     "SimCF",
     "Step",
+    "Suggestion",
+    "Suggestions",
     "Target",
     "Verification",
     "Verifications",
@@ -90,14 +96,15 @@ __all__ = [
     "log_model",
     "order",
     "save_model",
+    "suggest_constraints",
     "wrap",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what evaluates models, or draws figures, when it is asked for."""
+    """Import what evaluates models, suggests constraints, or draws figures, when it is asked for."""
     if name == "plots":
         return import_module(f"{__name__}.plots")
     if name not in _LATER:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.evaluation.{_LATER[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_LATER[name]}"), name)

@@ -1,4 +1,4 @@
-"""The command ``mlflow-cf``: explain or evaluate rows, compare versions, describe or check models, replay answers."""
+"""The command ``mlflow-cf``: explain or evaluate rows, compare versions, check models, replay answers, suggest."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from mlflow_cf.artifact.publish.log import load_model
 from mlflow_cf.artifact.publish.signature import PARAM
 from mlflow_cf.artifact.served import replay_trace
 from mlflow_cf.artifact.warm import kept_in, warm_all
-from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.errors import CounterfactualError, did_you_mean
 from mlflow_cf.evaluation.compare.comparison import read_thresholds
 from mlflow_cf.evaluation.compare.versions_compared import compare
 from mlflow_cf.evaluation.measure.evaluate import evaluate
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.policy import Query
+from mlflow_cf.suggest import suggest_constraints
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
 from mlflow_cf.words.result import Status
@@ -194,6 +195,33 @@ def replay(trace_id: str, model_uri: str | None, rows: Path | None, *, as_json: 
     lines = [*found.notes, *map(str, found.differences), found.verdict]
     click.echo(json.dumps(found.to_dict(), allow_nan=False, indent=1) if as_json else "\n".join(lines))
     sys.exit(int(found.verdict == "different"))
+
+
+@main.command()
+@click.option(
+    "-i", "--input-path", required=True, type=click.Path(path_type=Path), help="Training rows: .csv, .json or .parquet."
+)
+@click.option("-o", "--output-path", type=click.Path(path_type=Path), help="Write .yaml here; else it is printed.")
+@click.option("--labels", help="Column with the training target: for notes about what gives it away.")
+@click.option("--seed", default=0, show_default=True, help="Draws the rows of a large table.")
+def suggest(input_path: Path, output_path: Path | None, labels: str | None, seed: int) -> None:
+    """Suggest constraints that training rows show, to be reviewed.
+
+    Example: mlflow-cf suggest -i train.csv -o constraints.yaml --labels approved
+    """
+    with _friendly_errors():
+        if output_path is not None and output_path.suffix not in (".yaml", ".yml"):
+            raise click.BadParameter(f"{output_path.name} is none of .yaml, .yml", param_hint="--output-path")
+        rows = _read_rows(input_path)
+        if labels is not None and labels not in rows:
+            raise click.BadParameter(did_you_mean(labels, rows.columns, "columns"), param_hint="--labels")
+        target = None if labels is None else rows.pop(labels)
+        found = suggest_constraints(rows, target, seed=seed)
+    if output_path is None:
+        click.echo(found.to_yaml(), nl=False)
+        return
+    output_path.write_text(found.to_yaml(), encoding="utf-8")
+    click.echo(found.summary)
 
 
 @main.command()
