@@ -42,6 +42,11 @@ class FoundSide(NamedTuple):
     at_low: bool
     at_high: bool
 
+    @property
+    def wide(self) -> bool:
+        """Whether it has more than one value."""
+        return len(self.codes) > 1 or self.low < self.high
+
 
 @dataclass(eq=False)
 class _Side:
@@ -200,7 +205,8 @@ class Growth:
 
     def found(self, number: int) -> FoundSide:
         """Return what the box has of one feature."""
-        axis, start, stop = self.axes[number], *self.grid.start[number : number + 2].tolist()
+        axis = self.axes[number]
+        start, stop = self.grid.start[number : number + 2].tolist()
         places = np.flatnonzero(self.box()[start:stop])
         sides = [side for side in self.sides if side.axis == number]
         maximal = bool(sides) and all(side.whole or side.closed for side in sides)

@@ -64,7 +64,7 @@ def laws_of(problem: Problem, axes: Sequence[Axis]) -> tuple[Laws, list[Axis]]:
 
 
 def _missing(problem: Problem, axis: Axis) -> Bools:
-    return np.isnan(axis.low) & np.isnan(problem.x0[axis.column])
+    return np.asarray(np.isnan(axis.low) & np.isnan(problem.x0[axis.column]))
 
 
 def _fixed(axis: Axis) -> Axis:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Final, Literal
 
 import numpy as np
@@ -63,7 +64,7 @@ class Grid:
             rest = np.flatnonzero(~self.proved(np.array(batch)))
             for at in rest.tolist():
                 places = [np.flatnonzero(part) for part in np.split(batch[at], self.start[1:-1])]
-                few = np.prod([float(len(some)) for some in places]) <= LISTED
+                few = prod(len(some) for some in places) <= LISTED
                 found = self._rated(places if few else [some[[0, -1]] for some in places], whole=few)
                 if found == "missed":
                     return "missed"
