@@ -166,15 +166,9 @@ class Counterfactual:
             "solver": None if self.solver is None else asdict(self.solver),
             "text": self.text,
             "plan": [step.to_dict() for step in self.plan],
-            **self._region(),
+            "region": None if self.region is None else [side.to_dict() for side in self.region],
+            "region_reason": self.region_reason,
         }
-
-    def _region(self) -> dict[str, Any]:
-        """Return the region's part of the record; none where no region was asked for, so that readers find null."""
-        if self.region is None and not self.region_reason:
-            return {}
-        sides = None if self.region is None else [side.to_dict() for side in self.region]
-        return {"region": sides, "region_reason": self.region_reason}
 
 
 @dataclass(frozen=True)

@@ -162,7 +162,7 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
                 "text": text,
                 "plan": Array(Object(_properties(step))),
                 "region": _Maybe(Array(Object(_properties(side)))),
-                "region_reason": _Maybe(text),
+                "region_reason": text,
             }
         )
     )
