@@ -26,13 +26,14 @@ def region_text(sides: Sequence[RegionSide], ends: Sequence[tuple[bool, bool]]) 
 def _values(side: RegionSide, at_low: bool, at_high: bool) -> str:  # noqa: FBT001  a pair of them
     if side.levels:
         told = [spoken(level) for level in side.levels[:MOST_LEVELS]]
-        more = len(side.levels) - len(told)
-        return " or ".join(told) if not more else f"{', '.join(told)} or one of {more:,} more"
+        others = len(side.levels) - len(told)
+        return " or ".join(told) if not others else XX
     if side.low == side.high:
         return spoken(side.low)
     low, high = spoken(side.low), spoken(side.high)
     if low == high:  # closer than the digits shown
         low, high = repr(side.low), repr(side.high)
+    less, more = ("earlier", "later") if isinstance(side.low, str) else ("less", "more")
     if at_low and not at_high:
-        return f"{high} or less"
-    return f"{low} or more" if at_high and not at_low else f"from {low} to {high}"
+        return f"{high} or {less}"
+    return f"{low} or {more}" if at_high and not at_low else f"from {low} to {high}"
