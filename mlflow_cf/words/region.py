@@ -27,7 +27,7 @@ def _values(side: RegionSide, at_low: bool, at_high: bool) -> str:  # noqa: FBT0
     if side.levels:
         told = [spoken(level) for level in side.levels[:MOST_LEVELS]]
         others = len(side.levels) - len(told)
-        return " or ".join(told) if not others else XX
+        return " or ".join(told) if not others else f"{', '.join(told)} or one of {others:,} more"
     if side.low == side.high:
         return spoken(side.low)
     low, high = spoken(side.low), spoken(side.high)
