@@ -23,7 +23,7 @@ from mlflow_cf.goal import BoundTarget, Requirement, Requirements, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
-from mlflow_cf.policy import Explain, Policy, Query, Target, WhyNotAsked
+from mlflow_cf.policy import Explain, Policy, Query, RegionAsked, Target, WhyNotAsked
 from mlflow_cf.policy.further import AnyVersions
 from mlflow_cf.policy.limits import Diversity
 from mlflow_cf.problem import BoundPolicy
@@ -144,8 +144,8 @@ class ExplainedModel:
             X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
-                time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference and
-                why_not, as in `explain`; None: the policy's defaults.
+                time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
+                why_not and region, as in `explain`; None: the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -167,6 +167,7 @@ class ExplainedModel:
         query = Query.asked(params, self.policy.limits)
         if query.explainer is not None:
             self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
+        self.policy.privacy.check_region(query.region)
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 
@@ -189,6 +190,7 @@ class ExplainedModel:
         diversity: Diversity | None = None,
         min_difference: float | None = None,
         why_not: WhyNotAsked | None = None,
+        region: RegionAsked = False,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -212,6 +214,8 @@ class ExplainedModel:
                 the nearest (``near``); None: as the policy says.
             min_difference: several answers differ by a level, or in a number by this share of its range.
             why_not: how much to find out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
+            region: whether to widen counterfactuals to boxes in which every admissible row is one, too: in the features
+                that they change (True), or in all of them (``"all"``).
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -239,6 +243,7 @@ class ExplainedModel:
                 "diversity": diversity,
                 "min_difference": min_difference,
                 "why_not": why_not,
+                "region": region,
             }
         )
         query.check_count(self.policy.limits)

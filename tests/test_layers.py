@@ -22,6 +22,7 @@ FLOORS = (
     ("options", "ordering", "plots"),
     ("request",),
     ("proof",),
+    ("regions",),
     ("why_not",),
     ("explainers",),
     ("engine", "milp"),

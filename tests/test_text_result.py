@@ -130,6 +130,8 @@ class TestRecord:
             "solver",
             "text",
             "plan",
+            "region",
+            "region_reason",
         ]
         assert list(record["row"]) == list(FRAME.columns)
         # its own value everywhere but in the change; missing stays missing

@@ -73,6 +73,7 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
             ({"method": "lof"}, "plausible.method: "),
         ],
     ),
+    "region": ([False, True, "all"], [("some", "region: "), (1, "region: ")]),
     "why_not": ([False, "quick", "full"], [("slow", "why_not: ")]),
     "margin": ([0.1, 0.2], [(0.05, "margin: 0.05 is less than the policy's 0.1; ask for more"), (0.5, "margin: ")]),
     "diversity": (["sets", "near"], [("far", "diversity: ")]),

@@ -3,7 +3,7 @@
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.further import Plausible, RobustTo
 from mlflow_cf.policy.limits import Limits, QueryLimits
-from mlflow_cf.policy.policy import Explain, NamedExplainer, Policy, Query, Sealable, Trace, WhyNotAsked
+from mlflow_cf.policy.policy import Explain, NamedExplainer, Policy, Query, RegionAsked, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.policy.target import Target
 
@@ -17,6 +17,7 @@ __all__ = [
     "Privacy",
     "Query",
     "QueryLimits",
+    "RegionAsked",
     "RobustTo",
     "Sealable",
     "Target",

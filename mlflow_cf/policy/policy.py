@@ -41,6 +41,7 @@ Sealable = Literal["target"]
 MAX_OPTIONS = 64  # of an explainer
 Trace = Literal["off", "rows", "digests"]
 WhyNotAsked = Literal[False, "quick", "full"]
+RegionAsked = Literal[False, True, "all"]
 
 
 class Policy(BaseModel):
@@ -190,6 +191,8 @@ class Query(BaseModel):
         min_difference: several answers differ by a level, or in a number by this share of its range; not less than the
             policy's.
         why_not: how much to find out about rows without counterfactual: ``quick``, ``full``, or false for nothing.
+        region: whether each counterfactual is widened to a box in which every admissible row is one, too: of the
+            features that it changes (true), or of all (``all``).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -209,6 +212,14 @@ class Query(BaseModel):
     diversity: Diversity | None = None
     min_difference: LeastDifference | None = None
     why_not: WhyNotAsked | None = None
+    region: RegionAsked = False
+
+    @field_validator("region", mode="before")
+    @classmethod
+    def _no_number(cls, asked: object) -> object:
+        if not isinstance(asked, bool | str):
+            raise PydanticCustomError("region", "Input should be true, false or 'all'")
+        return asked
 
     @field_validator("explainer", mode="before", json_schema_input_type=StrictStr | NamedExplainer | None)
     @classmethod

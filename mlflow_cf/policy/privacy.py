@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import ConfigDict, Field, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
@@ -25,6 +25,7 @@ class Privacy(UserModel):
             them where the sample is shown.
         k_anonymous: requests are proposed combinations of a group's values that more than so many background rows
             share; of no meaning where the sample is shown.
+        regions: whether requests may ask for regions, which tell where the model's decision changes.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,6 +33,7 @@ class Privacy(UserModel):
     sample: Sample = "private"
     explainers: tuple[StrictStr, ...] | None = None
     k_anonymous: Annotated[StrictInt, Field(ge=0)] = 5
+    regions: StrictBool = True
 
     @property
     def reveals(self) -> bool:
@@ -56,6 +58,15 @@ class Privacy(UserModel):
         if learned and not self.keeps_rows:
             fact = "is learned from rows, and privacy.sample 'summary' keeps none"
             raise InputError(f"constraints.causal[{learned[0]}].model", fact, "give coefficients")
+
+    def check_region(self, asked: object) -> None:
+        """Refuse a region that requests may not ask for.
+
+        Raises:
+            InputError: the policy gives none.
+        """
+        if asked and not self.regions:
+            raise InputError("region", "the policy's privacy gives requests none", "leave it out")
 
     def check_asked(self, name: str, own: str) -> None:
         """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.

@@ -37,6 +37,7 @@ from mlflow_cf.request.decide import QUICK, Reasons
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import explanation, with_probabilities
 from mlflow_cf.request.request import Request, Row, row_task
+from mlflow_cf.request.widening import with_regions
 from mlflow_cf.why_not.relax import Deciding
 from mlflow_cf.words.reasons import Uncertified, stopped
 from mlflow_cf.words.result import Explanation
@@ -107,6 +108,7 @@ class Explaining:
             reason = f"{stopped('clock', 0)}; {needed}"  # if they are as fast as the others
             self.explained[number] = replace(self.explained[number], reason=reason)
         self._certify()
+        self.explained |= with_regions(self.request, self.space, self.rows, self.explained)
         self.explained |= with_probabilities(self.request, self.space, self.rows, self.explained)
         if self.request.why_not and self._blocked:
             self._reason(started)

@@ -90,6 +90,34 @@ class Optimum:
 
 
 @dataclass(frozen=True)
+class RegionSide:
+    """The values that one feature may have in a region, in which every admissible row is a counterfactual.
+
+    Attributes:
+        feature: its name.
+        low, high: the least and the greatest of numbers and dates; None for a feature with levels.
+        levels: of a feature with levels; else empty.
+        maximal: whether it is known that no further admissible value could be added.
+    """
+
+    feature: str
+    low: Level | None
+    high: Level | None
+    levels: tuple[Level, ...]
+    maximal: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of a reply, with values as text, as changes have them."""
+        return {
+            "feature": self.feature,
+            "low": written(self.low),
+            "high": written(self.high),
+            "levels": [written(level) for level in self.levels],
+            "maximal": self.maximal,
+        }
+
+
+@dataclass(frozen=True)
 class Counterfactual:
     """A row that the logged model predicts as wanted and that meets every constraint.
 
@@ -104,6 +132,8 @@ class Counterfactual:
         plan: ordered steps that end at `row`, for explainers that make plans; what lies between is not proved.
         text: the changes in a sentence; below it the steps of the plan, one a line.
         solver: what is proved of another objective than the distance, where a solver minimised one.
+        region: a box around it in which every admissible row is a counterfactual; None: not asked for, or none known.
+        region_reason: why there is none although it was asked for; else "".
         space: the model's features; known where the counterfactual comes from a model.
     """
 
@@ -118,6 +148,8 @@ class Counterfactual:
     plan: tuple[Step, ...] = ()
     text: str = ""
     solver: Optimum | None = None
+    region: tuple[RegionSide, ...] | None = None
+    region_reason: str = ""
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,6 +166,8 @@ class Counterfactual:
             "solver": None if self.solver is None else asdict(self.solver),
             "text": self.text,
             "plan": [step.to_dict() for step in self.plan],
+            "region": None if self.region is None else [side.to_dict() for side in self.region],
+            "region_reason": self.region_reason,
         }
 
 

@@ -87,6 +87,25 @@ def test_a_reply_is_what_the_signature_says(server):
         assert found["probability"] >= 0.5
 
 
+def test_a_region_is_what_the_signature_says(server):
+    status, reply = server.ask(records(*RECORDS), region=True)
+    assert status == 200
+    outputs = mlflow.models.get_model_info("models:/served@champion").signature.outputs.to_dict()
+    (answers,) = (column for column in outputs if column["name"] == "counterfactuals")
+    typed = answers["items"]["properties"]["region"]["items"]["properties"]
+    found = [one for answer in reply["predictions"] for one in answer["counterfactuals"]]
+    assert found
+    for one in found:
+        assert set(one) <= set(answers["items"]["properties"])
+        assert one["region_reason"] == ""
+        assert [side["feature"] for side in one["region"]] == [change["feature"] for change in one["changes"]]
+        for side, change in zip(one["region"], one["changes"], strict=True):
+            assert set(side) == set(typed)
+            assert isinstance(side["maximal"], bool)
+            assert change["to"] in side["levels"] or float(side["low"]) <= float(change["to"]) <= float(side["high"])
+        assert "it holds while " in one["text"]
+
+
 def test_csv(server):
     reply = requests.post(server.url, data=ASKED.to_csv(index=False), headers={"Content-Type": "text/csv"}, timeout=60)
     assert reply.json()["predictions"] == near(EXPLAINED.predict(ASKED).to_dict("records"))

@@ -140,6 +140,13 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
         "row": row,
     }
     solver: _Fields = {"objective": text, "value": number, "bound": _Maybe(number), "proof": text}
+    side: _Fields = {
+        "feature": text,
+        "low": _Maybe(text),
+        "high": _Maybe(text),
+        "levels": Array(text),
+        "maximal": DataType.boolean,
+    }
     return Object(
         _properties(
             {
@@ -154,6 +161,8 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
                 "solver": _Maybe(Object(_properties(solver))),
                 "text": text,
                 "plan": Array(Object(_properties(step))),
+                "region": _Maybe(Array(Object(_properties(side)))),
+                "region_reason": text,
             }
         )
     )

@@ -1,0 +1,1 @@
+"""Boxes around counterfactuals in which every admissible row is proved to be one, too."""

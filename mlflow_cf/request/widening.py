@@ -1,0 +1,96 @@
+"""Answers of a request with the regions around them, where these are asked for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
+from mlflow_cf.errors import frames
+from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.problem import Budget
+from mlflow_cf.proof.verify import RowTask
+from mlflow_cf.regions.grow import FoundSide, region_of
+from mlflow_cf.request.request import Request, Row, row_task
+from mlflow_cf.words.region import region_text
+from mlflow_cf.words.result import Counterfactual, Explanation, RegionSide
+
+NO_TIME: Final = "no region: the limits of the request left nothing for it"
+NARROW: Final = "no region: nothing around the answer could be proved"
+
+_logger = logging.getLogger(__name__)
+
+
+def with_regions(
+    request: Request, space: FeatureSpace, rows: Mapping[int, Row], explained: Mapping[int, Explanation]
+) -> dict[int, Explanation]:
+    """Return the explanations that have answers, with a region around each, or the reason why there is none.
+
+    Rows share what is left of the time evenly, and each may use the evaluations that its search has left.
+    """
+    if not request.query.region:
+        return {}
+    found: dict[int, Explanation] = {}
+    numbers = [number for number, one in explained.items() if one.counterfactuals]
+    for place, number in enumerate(numbers):
+        request.admission.give_way()
+        one, budget = explained[number], Budget(request.max_evaluations, pause=request.admission.give_way)
+        budget.take(min(one.evaluations, request.max_evaluations))
+        try:
+            task = row_task(request, space, rows[number])
+            budget.start(request.deadline, request.deadline)
+            budget.share(len(numbers) - place)
+            widened = _widened(request, task, one, budget)
+        except Exception as error:  # noqa: BLE001  whatever goes wrong, the answer stands
+            _logger.warning("a region failed with %s", type(error).__name__)
+            _logger.debug("%s", frames(error))
+            reason = f"no region: widening failed ({type(error).__name__})"
+            widened = tuple(replace(answer, region_reason=reason) for answer in one.counterfactuals)
+        found[number] = replace(one, counterfactuals=widened, evaluations=max(one.evaluations, budget.used))
+    return found
+
+
+def _widened(request: Request, task: RowTask, one: Explanation, budget: Budget) -> tuple[Counterfactual, ...]:
+    """Return the answers of a row with their regions."""
+    problem = task.problem
+    if problem.scorer is None:
+        reason = f"no region: {task.obstacle.fact}"
+        return tuple(replace(answer, region_reason=reason) for answer in one.counterfactuals)
+    space, widened = problem.space, []
+    codes: Floats = space.encode(space.from_values([answer.row for answer in one.counterfactuals]))
+    tolerance = SCORE_TOLERANCES * request.judges.tolerance
+    for answer, row in zip(one.counterfactuals, codes, strict=True):
+        sides: tuple[FoundSide, ...] = ()
+        if not _over(budget):
+            sides = region_of(problem, row, tolerance, budget, everything=request.query.region == "all")
+        changed = ~((row == problem.x0) | (np.isnan(row) & np.isnan(problem.x0)))
+        told = [side for side in sides if changed[side.column] or side.wide]
+        widened.append(_told(answer, space, told) if told else _none(answer, budget))
+    return tuple(widened)
+
+
+def _over(budget: Budget) -> bool:
+    left = budget.seconds_left
+    return not budget.left or (left is not None and left <= 0)
+
+
+def _none(answer: Counterfactual, budget: Budget) -> Counterfactual:
+    return replace(answer, region_reason=NO_TIME if budget.spent else NARROW)
+
+
+def _told(answer: Counterfactual, space: FeatureSpace, sides: list[FoundSide]) -> Counterfactual:
+    """Return an answer with its region, which its text tells, too."""
+    region = tuple(_side(space.features[side.column], side) for side in sides)
+    text = region_text(region, [(side.at_low, side.at_high) for side in sides])
+    return replace(answer, region=region, text=f"{answer.text}\n{text}")
+
+
+def _side(feature: Feature, side: FoundSide) -> RegionSide:
+    if feature.numeric:
+        return RegionSide(feature.name, feature.value(side.low), feature.value(side.high), (), side.maximal)
+    levels = tuple(value for code in side.codes.tolist() if (value := feature.value(code)) is not None)
+    return RegionSide(feature.name, None, None, levels, side.maximal)
