@@ -18,6 +18,8 @@ from mlflow_cf.structures.structure import Encoded
 
 LISTED: Final = 256  # rows of a box up to which they are scored one by one
 AT_ONCE: Final = 32  # boxes that are bounded in one call
+MOST_BOXES: Final = 256  # that are looked at before a box stays open
+STARTS: Final = (0.0, 0.5, 1.0)  # where in a box the search for a row that misses the targets starts
 Outcome = Literal["met", "missed", "open"]
 
 
@@ -56,22 +58,50 @@ class Grid:
 
     def settle(self, mask: Bools) -> Outcome:
         """Return what all rows of the box `mask` (n,) do, as far as the budget lets that be found out."""
-        waiting, doubt = [self._distinct(mask)], False
+        waiting, doubt, boxes = [self._distinct(mask)], False, 0
+        if self._missed(waiting[0]):
+            return "missed"
         while waiting:
-            if self.budget.spent:
+            if self.budget.spent or boxes > MOST_BOXES:
                 return "open"
+            boxes += min(AT_ONCE, len(waiting))
             batch = [waiting.pop() for _ in range(min(AT_ONCE, len(waiting)))]
             rest = np.flatnonzero(~self.proved(np.array(batch)))
             for at in rest.tolist():
                 places = [np.flatnonzero(part) for part in np.split(batch[at], self.start[1:-1])]
                 few = prod(len(some) for some in places) <= LISTED
-                found = self._rated(places if few else [some[[0, -1]] for some in places], whole=few)
-                if found == "missed":
-                    return "missed"
-                doubt |= few and found == "open"
                 if not few:
                     waiting += self._halves(batch[at], places)
+                    continue
+                found = self._rated(places)
+                if found == "missed":
+                    return "missed"
+                doubt |= found == "open"
         return "open" if doubt else "met"
+
+    def _missed(self, mask: Bools) -> bool:
+        """Return whether descending to the least margin, one column after the other, finds a row that misses."""
+        places = [np.flatnonzero(part) for part in np.split(mask, self.start[1:-1])]
+        values = [some[at] for some, at in zip(self.encoded, places, strict=True)]
+        swept = [some if len(some) > 1 else None for some in values]
+        for share in STARTS:
+            row = [some[[int(share * (len(some) - 1))]] for some in values]
+            best = -np.inf
+            for _ in range(2 * len(row)):
+                if self.budget.take(1) < 1:
+                    return False
+                sums = self.scorer.structure.sums(row)
+                if not self.scorer.decisions(sums, self.tolerance)[0].all():
+                    return True
+                effects = self.scorer.structure.sweep(row, swept)
+                lacks = [-np.inf if one is None else self.scorer.lacks(one[0]) for one in effects]
+                worst = [float(np.max(one)) for one in lacks]
+                column = int(np.argmax(worst))
+                if not worst[column] > best:
+                    break
+                best = worst[column]
+                row[column] = values[column][[int(np.argmax(lacks[column]))]]
+        return False
 
     def _distinct(self, mask: Bools) -> Bools:
         """Return the box with one of the values that the structure cannot tell apart, for each of them."""
@@ -81,13 +111,10 @@ class Grid:
             kept[places[np.unique(self.kinds[places], return_index=True)[1]]] = True
         return kept
 
-    def _rated(self, places: Sequence[NDArray[np.intp]], *, whole: bool) -> Outcome:
-        """Return what the rows with values at `places` per column do: all combinations, or the first and the last."""
-        if whole:
-            every = np.indices([len(some) for some in places]).reshape(len(places), -1)
-            chosen = [some[at] for some, at in zip(places, every, strict=True)]
-        else:
-            chosen = list(places)
+    def _rated(self, places: Sequence[NDArray[np.intp]]) -> Outcome:
+        """Return what all rows with values at `places` per column do."""
+        every = np.indices([len(some) for some in places]).reshape(len(places), -1)
+        chosen = [some[at] for some, at in zip(places, every, strict=True)]
         if self.budget.take(len(chosen[0])) < len(chosen[0]):
             return "open"
         rows = [some[at] for some, at in zip(self.encoded, chosen, strict=True)]
