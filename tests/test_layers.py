@@ -32,7 +32,7 @@ FLOORS = (
     ("goal",),
     ("policy",),
     ("plans",),
-    ("causal",),
+    ("causal", "suggest"),
     ("model",),
     ("structures",),
     ("constraints",),
