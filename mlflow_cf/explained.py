@@ -167,7 +167,8 @@ class ExplainedModel:
         query = Query.asked(params, self.policy.limits)
         if query.explainer is not None:
             self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
-        self.policy.privacy.check_region(query.region)
+        if query.region:
+            self.policy.privacy.check_region()
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 

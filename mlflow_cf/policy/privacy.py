@@ -59,13 +59,13 @@ class Privacy(UserModel):
             fact = "is learned from rows, and privacy.sample 'summary' keeps none"
             raise InputError(f"constraints.causal[{learned[0]}].model", fact, "give coefficients")
 
-    def check_region(self, asked: object) -> None:
-        """Refuse a region that requests may not ask for.
+    def check_region(self) -> None:
+        """Refuse regions where requests may not ask for them.
 
         Raises:
             InputError: the policy gives none.
         """
-        if asked and not self.regions:
+        if not self.regions:
             raise InputError("region", "the policy's privacy gives requests none", "leave it out")
 
     def check_asked(self, name: str, own: str) -> None:

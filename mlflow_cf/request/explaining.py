@@ -108,7 +108,8 @@ class Explaining:
             reason = f"{stopped('clock', 0)}; {needed}"  # if they are as fast as the others
             self.explained[number] = replace(self.explained[number], reason=reason)
         self._certify()
-        self.explained |= with_regions(self.request, self.space, self.rows, self.explained)
+        if self.request.query.region:
+            self.explained |= with_regions(self.request, self.space, self.rows, self.explained)
         self.explained |= with_probabilities(self.request, self.space, self.rows, self.explained)
         if self.request.why_not and self._blocked:
             self._reason(started)

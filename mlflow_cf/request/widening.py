@@ -32,8 +32,6 @@ def with_regions(
 
     Rows share what is left of the time evenly, and each may use the evaluations that its search has left.
     """
-    if not request.query.region:
-        return {}
     found: dict[int, Explanation] = {}
     numbers = [number for number, one in explained.items() if one.counterfactuals]
     for place, number in enumerate(numbers):
