@@ -86,6 +86,12 @@ class Problem:
         """The groups packed into arrays, if all are single features with few values and as they were bound."""
         return self.bound_together if self.bound_together and self.bound_together.groups is self.groups else None
 
+    @property
+    def plainly_possible(self) -> bool:
+        """Whether one look shows that nothing must change, something may, and no rule forbids every row."""
+        packed = None if self.never else self.packed_groups
+        return packed is not None and bool(packed.packed.allowed.all()) and len(packed.packed.ids) > len(self.groups)
+
     @cached_property
     def _packed(self) -> BoundColumns:
         """The actions of all groups, group after group; without values where some group has several columns."""

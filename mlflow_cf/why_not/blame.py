@@ -28,9 +28,6 @@ def impossible(problem: Problem) -> str:
     """Return why no admissible row exists if one look at every group shows it, else ""."""
     for rule in problem.never:
         return f"{rule.origin.path} cannot hold for this row ({rule.text})"
-    packed = problem.packed_groups
-    if packed and packed.packed.allowed.all() and len(packed.packed.ids) > len(problem.groups):
-        return ""  # nothing must change, and something may
     for group in problem.groups:
         if not group.own_allowed and group.interval is None and not group.proposals:
             names = " and ".join(problem.space.names[column] for column in group.columns)
