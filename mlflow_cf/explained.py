@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -25,17 +25,20 @@ from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
 from mlflow_cf.policy import Explain, Policy, Query, Target, WhyNotAsked
 from mlflow_cf.policy.further import AnyVersions
+from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import Diversity
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.request.answer import answer
+from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
+from mlflow_cf.request.levers import levers_of
 from mlflow_cf.request.request import Caller, check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
 from mlflow_cf.structures.capabilities import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.verification import Verifications
 
 
@@ -144,8 +147,8 @@ class ExplainedModel:
             X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
-                time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference and
-                why_not, as in `explain`; None: the policy's defaults.
+                time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
+                why_not, levers and responsiveness, as in `explain`; None: the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -167,6 +170,7 @@ class ExplainedModel:
         query = Query.asked(params, self.policy.limits)
         if query.explainer is not None:
             self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
+        self.policy.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 
@@ -189,6 +193,8 @@ class ExplainedModel:
         diversity: Diversity | None = None,
         min_difference: float | None = None,
         why_not: WhyNotAsked | None = None,
+        levers: LeversAsked | Sequence[Sequence[str]] | None = None,
+        responsiveness: bool = False,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -212,6 +218,9 @@ class ExplainedModel:
                 the nearest (``near``); None: as the policy says.
             min_difference: several answers differ by a level, or in a number by this share of its range.
             why_not: how much to find out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
+            levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
+                feature groups; see `levers`.
+            responsiveness: which share of the lawful changes of each feature group turns the decision.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -239,6 +248,8 @@ class ExplainedModel:
                 "diversity": diversity,
                 "min_difference": min_difference,
                 "why_not": why_not,
+                "levers": levers,
+                "responsiveness": responsiveness,
             }
         )
         query.check_count(self.policy.limits)
@@ -271,6 +282,46 @@ class ExplainedModel:
         self.policy.privacy.check_together(asked)
         bound_policy = self.bound_policy.tightened(asked)
         return verify_given(requirements, bound_policy, wanted, rows, counterfactuals, minimality=minimality)
+
+    def levers(
+        self,
+        row: Rows,
+        levers: LeversAsked | Sequence[Sequence[str]] = 2,
+        *,
+        target: TargetSource = None,
+        constraints: ConstraintSource = None,
+        seed: int | None = None,
+        time_limit_s: float | None = None,
+        max_evaluations: int | None = None,
+    ) -> Levers:
+        """Return what each set of features can do for a row: the nearest answer that changes nothing else, or none.
+
+        Args:
+            row: a single row.
+            levers: sets of features by name, or a number: all sets of up to so many feature groups, of which those
+                above a working one are not searched. A group that is declared is one lever, whichever of its features
+                is named.
+            target, constraints, seed, time_limit_s, max_evaluations: as in `explain`; the limits are those of all
+                sets together.
+
+        Raises:
+            InputError: sets that name unknown or immutable features, too many sets, more rows than one, or other
+                arguments that do not fit.
+        """
+        query = Query.read(
+            {
+                "target": target.to_dict() if isinstance(target, Target) else target,
+                "constraints": None if constraints is None else Constraints.read(constraints),
+                "seed": seed,
+                "time_limit_s": time_limit_s,
+                "max_evaluations": max_evaluations,
+                "levers": levers,
+            }
+        )
+        self.policy.privacy.check_together(query.constraints)
+        caller = Caller(query.time_limit_s, 0.0, served=False)
+        request = self.context.request(query, self.explainer, caller, (), lambda _: ())  # one row needs no process
+        return levers_of(with_constraints(request), row)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""

@@ -21,6 +21,7 @@ FLOORS = (
     ("explained",),
     ("options", "ordering", "plots"),
     ("request",),
+    ("levers",),
     ("proof",),
     ("why_not",),
     ("explainers",),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -36,12 +36,10 @@ from mlflow_cf.proof.verify import (
 )
 from mlflow_cf.why_not.blame import impossible
 from mlflow_cf.words.reasons import Uncertified
-from mlflow_cf.words.result import Proof
+from mlflow_cf.words.result import LeverStatus, Proof
 
 MOST_RATED: Final = 5_000  # single changes that a model which is not opened is asked about, for all groups together
 AHEAD: Final = 8  # of a set, candidates that the judge may refuse and is asked about together
-
-LeverStatus = Literal["found", "implied", "infeasible", "not_found", "budget"]
 
 
 class Near(NamedTuple):

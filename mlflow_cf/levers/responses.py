@@ -190,10 +190,10 @@ class _Grid:
 
     @cached_property
     def choices(self) -> list[Codes]:
-        """The actions of each group; none where another group must change."""
+        """The actions of each group; none where another group must change, or no row can be lawful."""
         forced = set(np.flatnonzero(~self.problem.own_allowed).tolist()) - set(self.groups)
         every = [self.problem.groups[group].admissible for group in self.groups]
-        return [some[:0] for some in every] if forced else every
+        return [some[:0] for some in every] if forced or self.problem.never else every
 
     @property
     def size(self) -> int:

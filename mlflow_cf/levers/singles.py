@@ -20,7 +20,7 @@ AT_ONCE: Final = 2**20  # codes of candidates that are made together: 8 MB
 
 def lawful_alone(problem: Problem, actions: ActionTable) -> Bools:
     """Return (t,) which actions are changes that the rules allow while everything else stays as it is."""
-    changed = np.ones(len(actions.cost), dtype=np.bool_)
+    changed = np.full(len(actions.cost), not problem.never)
     changed[actions.own[actions.own >= 0]] = False
     forced = np.flatnonzero(~problem.own_allowed)
     if len(forced):  # the row's own values of these groups break a rule

@@ -22,6 +22,7 @@ from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.further import MOST_VERSIONS, Margin, Plausible, Plausibly, RobustTo
+from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import (
     LEAST_DIFFERENCE,
     Diversity,
@@ -190,6 +191,8 @@ class Query(BaseModel):
         min_difference: several answers differ by a level, or in a number by this share of its range; not less than the
             policy's.
         why_not: how much to find out about rows without counterfactual: ``quick``, ``full``, or false for nothing.
+        levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many groups.
+        responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -209,6 +212,8 @@ class Query(BaseModel):
     diversity: Diversity | None = None
     min_difference: LeastDifference | None = None
     why_not: WhyNotAsked | None = None
+    levers: LeversAsked | None = None
+    responsiveness: StrictBool = False
 
     @field_validator("explainer", mode="before", json_schema_input_type=StrictStr | NamedExplainer | None)
     @classmethod

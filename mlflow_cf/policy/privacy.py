@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
-from pydantic import ConfigDict, Field, StrictInt, StrictStr
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError
@@ -25,6 +26,8 @@ class Privacy(UserModel):
             them where the sample is shown.
         k_anonymous: requests are proposed combinations of a group's values that more than so many background rows
             share; of no meaning where the sample is shown.
+        levers: whether requests may ask for ``levers`` and ``responsiveness``, which tell more of the model's boundary
+            than one answer does.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -32,6 +35,7 @@ class Privacy(UserModel):
     sample: Sample = "private"
     explainers: tuple[StrictStr, ...] | None = None
     k_anonymous: Annotated[StrictInt, Field(ge=0)] = 5
+    levers: StrictBool = True
 
     @property
     def reveals(self) -> bool:
@@ -56,6 +60,16 @@ class Privacy(UserModel):
         if learned and not self.keeps_rows:
             fact = "is learned from rows, and privacy.sample 'summary' keeps none"
             raise InputError(f"constraints.causal[{learned[0]}].model", fact, "give coefficients")
+
+    def check_levers(self, asked: Mapping[str, object]) -> None:
+        """Refuse options of a request, by name, that the policy does not allow.
+
+        Raises:
+            InputError: levers or responsiveness are asked for, and requests may not.
+        """
+        for name, value in asked.items() if not self.levers else ():
+            if value:
+                raise InputError(name, "requests to this model may not ask for it (privacy.levers)", "leave it out")
 
     def check_asked(self, name: str, own: str) -> None:
         """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.
