@@ -73,6 +73,15 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
             ({"method": "lof"}, "plausible.method: "),
         ],
     ),
+    "levers": (
+        [1, [["income"], ["income", "debt"]]],
+        [
+            ([["age"]], "levers[0]: 'age' is immutable under the policy; leave it out"),
+            ([["debts"]], "levers[0]: 'debts' is not a feature; did you mean 'debt'?"),
+            (0, "levers: "),
+        ],
+    ),
+    "responsiveness": ([True, False], [("yes", "responsiveness: ")]),
     "why_not": ([False, "quick", "full"], [("slow", "why_not: ")]),
     "margin": ([0.1, 0.2], [(0.05, "margin: 0.05 is less than the policy's 0.1; ask for more"), (0.5, "margin: ")]),
     "diversity": (["sets", "near"], [("far", "diversity: ")]),

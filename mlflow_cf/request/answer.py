@@ -55,13 +55,15 @@ def answer(request: Request, rows: Rows) -> Explanations:
     """Answer rows (m, d) in order: predict all, search one by one, prove all together.
 
     Raises:
-        InputError: no table, missing columns, no rows, or an explainer that refuses the request.
+        InputError: no table, missing columns, no rows, or an explainer or levers that do not fit the request.
     """
     check_explainer(request.explainer, request.searches.facts, request.query.count)
     known = request.bound_policy.space
     table = known.read(rows)
     if not len(table):
         raise InputError("rows", "there are none", "send at least one row")
+    if request.query.explain == "none":
+        LeverRequest.of(request, known)  # nothing is silently ignored
     predictions = Predictions(request, CodedRows.of(known, table))
     if not predictions.expected:
         _ = predictions.rows  # predict first: explanations may have to wait for a place, predictions never do
