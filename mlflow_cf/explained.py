@@ -32,6 +32,7 @@ from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
+from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
 from mlflow_cf.request.request import Caller, check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
@@ -95,6 +96,7 @@ class ExplainedModel:
             InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
+        policy.target.check_single()
         policy.target.check_margin(policy.margin, model)
         policy.privacy.check_together(policy.constraints)
         check_rows_kept(explainer, policy.privacy)
@@ -277,6 +279,7 @@ class ExplainedModel:
         query = Query.read({"robust_to": versions, "plausible": plausible, "margin": margin})
         requirements = self.context.shared_by(query, others).requirements
         wanted = self.policy.target_for(target, self.model, owner=True)
+        wanted.check_single()
         wanted.check_margin(requirements.margin, self.model)
         asked = Constraints.read(constraints)
         self.policy.privacy.check_together(asked)
@@ -321,6 +324,7 @@ class ExplainedModel:
         self.policy.privacy.check_together(query.constraints)
         caller = Caller(query.time_limit_s, 0.0, served=False)
         request = self.context.request(query, self.explainer, caller, (), lambda _: ())  # one row needs no process
+        request.target.check_single()
         return levers_of(with_constraints(request), row)
 
     def describe(self) -> dict[str, Any]:
@@ -402,5 +406,22 @@ class ExplainedModel:
             check_rows_kept(explainer, self.policy.privacy)
         if not caller.trial and query.explain != "none":
             caller = self._warmed(query, explainer, caller)
+        if isinstance(query.target, Target) and query.target.ladder:
+            return self._answer_ladder(X, query, explainer, caller, others)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.context.request(query, explainer, caller, others, elsewhere), X)
+
+    def _answer_ladder(
+        self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller, others: tuple[Requirement, ...]
+    ) -> Explanations:
+        """Answer one rung after the other, each as a request of its own."""
+        check_ladder(query)
+        requirements = self.context.shared_by(query, others).requirements
+        target = self.context.target(query, requirements, owner=not caller.served)
+
+        def ask(rung: Target, rows: pd.DataFrame, seconds: float | None) -> Explanations:
+            asked = query.model_copy(update={"target": rung})
+            return self._answer(rows, asked, explainer, caller._replace(seconds=seconds), others)
+
+        serves = partial(serves_rung, requirements)
+        return answer_ladder(target, self.space.read(X), ask, caller.seconds, serves=serves)

@@ -105,6 +105,7 @@ class Counterfactual:
         plan: ordered steps that end at `row`, for explainers that make plans; what lies between is not proved.
         text: the changes in a sentence; below it the steps of the plan, one a line.
         solver: what is proved of another objective than the distance, where a solver minimised one.
+        rung: the rung (1, 2, ...) of the target's ladder that it meets; None without a ladder.
         space: the model's features; known where the counterfactual comes from a model.
     """
 
@@ -119,6 +120,7 @@ class Counterfactual:
     plan: tuple[Step, ...] = ()
     text: str = ""
     solver: Optimum | None = None
+    rung: int | None = None
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,6 +137,7 @@ class Counterfactual:
             "solver": None if self.solver is None else asdict(self.solver),
             "text": self.text,
             "plan": [step.to_dict() for step in self.plan],
+            "rung": self.rung,
         }
 
 
@@ -319,7 +322,8 @@ def counterfactual_table(space: FeatureSpace | None, found: Sequence[Sequence[Co
     rows = [counterfactual.row for counterfactual in all_found]
     table = pd.DataFrame(rows) if space is None else space.from_values(rows)
     numbers = [number for several in found for number, _ in enumerate(several, start=1)]
-    facts = {key: [getattr(counterfactual, key) for counterfactual in all_found] for key in FACTS}
+    told = (*FACTS, "rung") if any(counterfactual.rung for counterfactual in all_found) else FACTS
+    facts = {key: [getattr(counterfactual, key) for counterfactual in all_found] for key in told}
     for key, values in {"counterfactual": numbers, **facts}.items():
         while key in table.columns:
             key += "_"  # noqa: PLW2901  a feature keeps its name

@@ -195,6 +195,7 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
                 "solver": _Maybe(Object(_properties(solver))),
                 "text": text,
                 "plan": Array(Object(_properties(step))),
+                "rung": _Maybe(DataType.long),
             }
         )
     )
