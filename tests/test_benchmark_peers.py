@@ -197,7 +197,7 @@ def test_the_part_levers_runs_anywhere_and_is_logged(benchmark, monkeypatch, sha
     monkeypatch.setattr(benchmark.tree_cases, "GENERATED", ((shape, benchmark.tree_cases.first),))
     chosen = benchmark.bench.options().parse_args(["--parts", "levers", "--rows", "2"])
     assert benchmark.bench.PARTS["levers"](chosen) == []
-    assert "kept   sets decided with a proof" in capsys.readouterr().out
+    assert "Levers, all sets of up to 2" in capsys.readouterr().out
     logged = mlflow.get_run(run.info.run_id).data.metrics
     assert logged[f"levers {shape.name}/proved"] == logged[f"levers {shape.name}/agree"] == 1
 

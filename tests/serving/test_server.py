@@ -255,12 +255,12 @@ def test_levers_and_responsiveness_come_as_the_schema_says(server):
     status, reply = server.ask(records(*RECORDS, bad), **asked)
     assert status == 200
     schema = mlflow.models.get_model_info("models:/served@champion").signature.outputs
-    for row in reply["predictions"]:
+    for row in reply["predictions"][:3]:
         matches(row, Object([Property(one.name, one.type, required=one.required) for one in schema]))
     expected = EXPLAINED.predict(ASKED, {"counterfactual": asked}).to_dict("records")
     assert reply["predictions"][:3] == near(expected)
     assert reply["predictions"][3]["levers"] == []
-    assert refused(server, records(RECORDS[0]), levers=[["age"]]).startswith("levers[0]: 'age' is immutable")
+    assert "levers[0]: 'age' is immutable under the policy" in refused(server, records(RECORDS[0]), levers=[["age"]])
 
 
 def test_a_ladder_has_an_answer_for_each_rung(server):
@@ -273,7 +273,7 @@ def test_a_ladder_has_an_answer_for_each_rung(server):
             assert answer["probability"] >= asked["target"]["ladder"][answer["rung"] - 1]
     assert reply["predictions"][3]["status"] == "invalid"
     falling = {"label": "good", "ladder": [0.7, 0.5]}
-    assert refused(server, records(RECORDS[0]), target=falling).startswith("target.ladder[1]: 0.5 does not exceed 0.7")
+    assert "target.ladder[1]: 0.5 does not exceed 0.7" in refused(server, records(RECORDS[0]), target=falling)
 
 
 def test_the_servers_own_output_gives_nothing_away(server):
