@@ -1,8 +1,9 @@
 """The nearest answer of every set of levers of one row, or the proof that there is none.
 
 A set's answers change some of its groups and nothing else. Sets of one group come from a sweep of all single changes,
-sets of two from tables of pairs, larger ones from an exact search of the row in which nothing else may change. Where
-the model is not opened, single changes are scored by the model itself, and larger sets are searched without proof.
+sets of two from tables of pairs, larger ones from scoring all combinations of their actions, or from an exact search of
+the row in which nothing else may change. Where the model is not opened, single changes are scored by the model itself,
+and larger sets are searched without proof.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.thresholds import MOST_PAIRED, SCORE_TOLERANCES
+from mlflow_cf.engine.thresholds import LISTED_PER_ROW, MOST_PAIRED, SCORE_TOLERANCES, SWEPT
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.features import Floats
+from mlflow_cf.levers.grid import Grid
 from mlflow_cf.levers.sets import Groups, LeverSets
 from mlflow_cf.levers.singles import SingleChanges, lawful_alone
 from mlflow_cf.levers.within import together, within
@@ -39,6 +41,7 @@ from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import LeverStatus, Proof
 
 MOST_RATED: Final = 5_000  # single changes that a model which is not opened is asked about, for all groups together
+MOST_COMBINED: Final = 2**17  # combinations of a set that are scored together: a search takes longer (boosting, Adult)
 AHEAD: Final = 8  # of a set, candidates that the judge may refuse and is asked about together
 
 
@@ -96,6 +99,7 @@ def nearest_of_levers(task: RowTask, wanted: LeverSets, tolerance: float, seed: 
     if not impossible(task.problem):
         yield from run.singles()
         yield from run.pairs()
+        yield from run.grids()
         yield from run.larger()
     return (yield from run.settled())
 
@@ -203,6 +207,32 @@ class _Run:
             best = min((near for near in every if near is not None), key=lambda near: near.key, default=None)
             self.note(groups, best, ("infeasible", ""))
             self.proofs[groups] = ("optimal", None)
+
+    def grids(self) -> Generator[Asked, Outcome, None]:
+        """Decide the sets that have few combinations of actions, by scoring all of them."""
+        engine, scorer, budget = self.task.engine, self.task.problem.scorer, self.task.budget
+        if scorer is None or not self.by_tables:
+            return
+        problem, actions, tolerance = engine.problem, engine.actions, SCORE_TOLERANCES * self.tolerance + SWEPT
+        choices = np.split(actions.code, actions.start[1:-1])
+        for size in sorted({len(groups) for groups in self.open_sets}):
+            decided: list[Groups] = []
+            owner: list[Groups] = []
+            parts: list[tuple[Codes, Bools]] = [(problem.own[None][:0], np.empty(0, dtype=np.bool_))]
+            for groups in self.open_sets:
+                grid = Grid(problem, groups, [choices[group] for group in groups])
+                work = 1 + grid.size // LISTED_PER_ROW
+                if len(groups) != size or grid.size > MOST_COMBINED or budget.take(work) < work:
+                    continue
+                decided.append(groups)
+                if grid.size:
+                    parts.append(grid.nearest(*scorer.decisions(grid.sums(scorer), tolerance)))
+                    owner += [groups] * len(parts[-1][0])
+            codes, sure = (np.concatenate(some) for some in zip(*parts, strict=True))
+            found = yield from self.first(owner, codes, sure)
+            for groups in decided if found is not None else ():
+                self.note(groups, (found or {}).get(groups), ("infeasible", ""))
+                self.proofs[groups] = ("optimal", None)
 
     def _of_all_sets(self) -> Problem:
         """Return the problem of which the nearest answers of all sets of two groups are wanted."""

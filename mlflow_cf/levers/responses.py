@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from math import prod
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,13 +19,13 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.thresholds import LISTED_PER_ROW, SCORE_TOLERANCES, SWEPT
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
+from mlflow_cf.levers.grid import Grid
 from mlflow_cf.levers.sets import Groups
 from mlflow_cf.levers.singles import AT_ONCE, SingleChanges, lawful_alone
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.structures.capabilities import SupportsProduct
 
 MOST_COUNTED: Final = 2**14  # combinations of several groups that are counted; a few milliseconds (boosting, 100 trees)
 DRAWN: Final = 400  # changes that are drawn where they are too many, or the model itself has to score each
@@ -120,14 +119,15 @@ def _scored(task: RowTask, sets: Sequence[Groups], tolerance: float, rng: np.ran
     """Return the changes of every set with what is known of them; None where the budget does not last."""
     problem, several = task.problem, {}
     for groups in dict.fromkeys(groups for groups in sets if len(groups) > 1):
-        grid = _Grid(problem, groups)
+        grid = Grid(problem, groups, [problem.groups[group].admissible for group in groups])
         drawn = grid.size > (DRAWN if problem.scorer is None else MOST_COUNTED)
         count = DRAWN if drawn else grid.size
         work = count if problem.scorer is None else 1 + count // LISTED_PER_ROW
         if task.budget.take(work) < work:
             return None
         if drawn or problem.scorer is None:
-            codes = grid.drawn(rng) if drawn else grid.codes[grid.lawful]
+            every = np.arange(0 if drawn else grid.size)
+            codes = _drawn(grid, rng) if drawn else grid.codes(every)[grid.lawful(grid.codes(every))]
             several[groups] = _rated(problem, groups, codes, tolerance, drawn=drawn)
         else:
             several[groups] = _of_grid(grid, groups, problem.scorer, tolerance)
@@ -181,68 +181,23 @@ def _rated(problem: Problem, groups: Groups, codes: Codes, tolerance: float, *, 
     return _Changes(groups, lambda places: codes[places], None, may, sure, drawn)
 
 
-@dataclass(frozen=True, eq=False)
-class _Grid:
-    """All combinations of the actions that several groups may take, the last one fastest."""
-
-    problem: Problem
-    groups: Groups
-
-    @cached_property
-    def choices(self) -> list[Codes]:
-        """The actions of each group; none where another group must change, or no row can be lawful."""
-        forced = set(np.flatnonzero(~self.problem.own_allowed).tolist()) - set(self.groups)
-        every = [self.problem.groups[group].admissible for group in self.groups]
-        return [some[:0] for some in every] if forced or self.problem.never else every
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return prod(map(len, self.choices))
-
-    @cached_property
-    def codes(self) -> Codes:
-        """All of them (size, G)."""
-        grid = np.stack(np.meshgrid(*self.choices, indexing="ij"), axis=-1).reshape(-1, len(self.groups))
-        codes = np.repeat(self.problem.own[None], len(grid), axis=0)
-        codes[:, list(self.groups)] = grid
-        return codes
-
-    @cached_property
-    def lawful(self) -> Codes:
-        """The positions of those that change something and that the rules allow."""
-        return np.flatnonzero(_lawful(self.problem, self.codes))
-
-    def drawn(self, rng: np.random.Generator) -> Codes:
-        """Return some lawful ones (n, G), drawn with replacement; none where next to none is lawful."""
-        kept, tried = self.problem.own[None][:0], 0
-        while len(kept) < DRAWN and tried < MOST_COUNTED:
-            codes = np.repeat(self.problem.own[None], DRAWN, axis=0)
-            for group, some in zip(self.groups, self.choices, strict=True):
-                codes[:, group] = rng.choice(some, DRAWN)
-            kept, tried = np.concatenate([kept, codes[_lawful(self.problem, codes)]]), tried + DRAWN
-        return np.asarray(kept[:DRAWN])
-
-    def sums(self, products: SupportsProduct) -> Floats:
-        """Return the raw scores (size, k) of all, scored together."""
-        problem, taken = self.problem, dict(zip(self.groups, self.choices, strict=True))
-        tables = zip(problem.encoded_tables, problem.owner.tolist(), strict=True)
-        values = [table[taken.get(number, problem.own[[number]])] for table, number in tables]
-        return products.product(values, problem.owner)
-
-
-def _of_grid(grid: _Grid, groups: Groups, scorer: Scorer, tolerance: float) -> _Changes:
+def _of_grid(grid: Grid, groups: Groups, scorer: Scorer, tolerance: float) -> _Changes:
     """Return all lawful changes of several groups with what the opened model says of them."""
-    codes, products = grid.codes[grid.lawful], scorer.products
-    if products is None or not len(codes):
-        return _rated(grid.problem, groups, codes, tolerance, drawn=False)
-    may, sure = scorer.decisions(grid.sums(products)[grid.lawful], tolerance + SWEPT)
-    return _Changes(groups, lambda places: codes[places], None, may, sure, drawn=False)
+    places = np.arange(grid.size)
+    places = places[grid.lawful(grid.codes(places))] if len(places) else places
+    may, sure = np.zeros((2, len(places)), dtype=np.bool_)
+    if len(places):
+        may, sure = scorer.decisions(grid.sums(scorer)[places], tolerance + SWEPT)
+    return _Changes(groups, lambda some: grid.codes(places[some]), None, may, sure, drawn=False)
 
 
-def _lawful(problem: Problem, codes: Codes) -> Bools:
-    """Return which of candidates (n, G) differ from the row and are what the rules over several groups allow."""
-    return np.asarray((codes != problem.own).any(axis=1) & problem.held(codes))
+def _drawn(grid: Grid, rng: np.random.Generator) -> Codes:
+    """Return some lawful candidates (n, G), drawn with replacement; none where next to none is lawful."""
+    kept, tried = grid.problem.own[None][:0], 0
+    while len(kept) < DRAWN and tried < MOST_COUNTED:
+        codes = grid.codes(rng.integers(0, grid.size, DRAWN))
+        kept, tried = np.concatenate([kept, codes[grid.lawful(codes)]]), tried + DRAWN
+    return np.asarray(kept[:DRAWN])
 
 
 def wilson(turned: int, drawn: int, confidence: float = CONFIDENCE) -> tuple[float, float]:

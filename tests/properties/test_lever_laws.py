@@ -140,11 +140,13 @@ def test_of_a_model_that_is_not_opened_nothing_is_proved(world, smallest):
             assert at is None  # the constraints alone leave nothing, or none of all values does
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_limits():
-    """Boxes are parted in small problems, too."""
+@pytest.fixture(scope="module", autouse=True, params=[0, 2**17], ids=["searched", "combined"])
+def small_limits(request):
+    """Boxes are parted in small problems, too, and larger sets are searched, or their combinations scored."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mlflow_cf.engine.thresholds.MOST_LISTED", 6)
         patch.setattr("mlflow_cf.engine.thresholds.MOST_ALONE", 6)
         patch.setattr("mlflow_cf.levers.nearest.AHEAD", 1)
+        patch.setattr("mlflow_cf.levers.nearest.MOST_COMBINED", request.param)
+        patch.setattr("mlflow_cf.levers.grid.AT_ONCE", 2)
         yield
