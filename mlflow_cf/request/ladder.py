@@ -80,7 +80,7 @@ def _served(before: Sequence[Explanation], rung: Target, serves: Serves) -> Expl
     last = before[-1]
     proved = last.status == "infeasible" and NOTHING_LEFT not in last.reason
     if last.status in FINAL or proved or (last.counterfactuals and serves(rung, last.counterfactuals[0])):
-        return replace(last, evaluations=0)
+        return replace(last, evaluations=0, diagnostics={})
     return None
 
 
@@ -126,13 +126,14 @@ def _joined(rungs: Sequence[Target], told: Sequence[Explanation]) -> Explanation
         for number, (rung, one) in enumerate(zip(rungs, told, strict=True), start=1)
         if one.reason or (one.status == "already" and open_ones)
     ]
+    seconds = sum(one.diagnostics.get("seconds", 0.0) for one in told)
     return replace(
         first,
         status=status,
         reason="; ".join(reasons),
         counterfactuals=answers,
         evaluations=sum(one.evaluations for one in told),
-        diagnostics={**first.diagnostics, "rungs": [one.status for one in told]},
+        diagnostics={**first.diagnostics, "seconds": seconds, "rungs": [one.status for one in told]},
     )
 
 
