@@ -104,6 +104,8 @@ class TestRecord:
             "status",
             "reason",
             "counterfactuals",
+            "levers",
+            "responsiveness",
             "explainer",
             "seed",
             "evaluations",
@@ -130,6 +132,7 @@ class TestRecord:
             "solver",
             "text",
             "plan",
+            "rung",
         ]
         assert list(record["row"]) == list(FRAME.columns)
         # its own value everywhere but in the change; missing stays missing
