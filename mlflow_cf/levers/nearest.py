@@ -45,6 +45,9 @@ MOST_COMBINED: Final = 2**17  # combinations of a set that are scored together: 
 AHEAD: Final = 8  # of a set, candidates that the judge may refuse and is asked about together
 
 
+DISAGREE: Final[tuple[LeverStatus, str]] = "not_found", Uncertified("disagree").fact
+
+
 class Near(NamedTuple):
     """The nearest row (d,) of a set, with what the judge said of it; None: it was not asked yet."""
 
@@ -96,7 +99,8 @@ def nearest_of_levers(task: RowTask, wanted: LeverSets, tolerance: float, seed: 
     if task.problem.count > 1:
         task = replace(task, engine=Engine(replace(task.problem, count=1)))
     run = _Run(task, wanted, tolerance, seed)
-    if not impossible(task.problem):
+    run.hopeless = bool(impossible(task.problem))
+    if not run.hopeless:
         yield from run.singles()
         yield from run.pairs()
         yield from run.grids()
@@ -121,9 +125,11 @@ class _Run:
     near: dict[Groups, Near] = field(default_factory=dict)
     status: dict[Groups, tuple[LeverStatus, str]] = field(default_factory=dict)
     proofs: dict[Groups, tuple[Proof, float | None]] = field(default_factory=dict)
-    working: list[Groups] = field(default_factory=list)
+    working: dict[Groups, frozenset[int]] = field(default_factory=dict)
     alone: dict[int, Near] = field(default_factory=dict)
     told_alone: bool = False  # whether it is known of every group what it does alone
+    hopeless: bool = False  # whether constraints alone leave nothing
+    doubted: bool = False  # whether the judge has refused what the structure is certain of
 
     @property
     def by_tables(self) -> bool:
@@ -141,7 +147,8 @@ class _Run:
 
     def works(self, groups: Groups) -> Groups:
         """Return a smaller set that works and makes this one needless, or none."""
-        return next((some for some in self.working if set(some) < set(groups)), ())
+        own = frozenset(groups)
+        return next((some for some in self.working if own > self.working[some]), ())
 
     def note(self, groups: Groups, near: Near | None, otherwise: tuple[LeverStatus, str]) -> None:
         """Note what was found for a set."""
@@ -150,7 +157,7 @@ class _Run:
             return
         self.near[groups] = near
         if self.wanted.smallest:
-            self.working.append(groups)
+            self.working[groups] = frozenset(groups)
 
     def singles(self) -> Generator[Asked, Outcome, None]:
         """Decide the sets of one group, and what every group does alone."""
@@ -200,7 +207,8 @@ class _Run:
         codes, sure = pairs_told
         changed = np.argwhere(codes != problem.own)[:, 1].reshape(-1, 2)
         owner = [(one, other) for one, other in changed.tolist()]
-        kept = [at for at, groups in enumerate(owner) if groups in set(pairs)]
+        asked = set(pairs)
+        kept = [at for at, groups in enumerate(owner) if groups in asked]
         found = yield from self.first([owner[at] for at in kept], codes[kept], sure[kept])
         for groups in pairs if found is not None else ():
             every = [found.get(groups) if found else None, *(self.alone.get(group) for group in groups)]
@@ -219,10 +227,10 @@ class _Run:
             decided: list[Groups] = []
             owner: list[Groups] = []
             parts: list[tuple[Codes, Bools]] = [(problem.own[None][:0], np.empty(0, dtype=np.bool_))]
-            for groups in self.open_sets:
+            for groups in [some for some in self.open_sets if len(some) == size]:
                 grid = Grid(problem, groups, [choices[group] for group in groups])
                 work = 1 + grid.size // LISTED_PER_ROW
-                if len(groups) != size or grid.size > MOST_COMBINED or budget.take(work) < work:
+                if grid.size > MOST_COMBINED or budget.take(work) < work:
                     continue
                 decided.append(groups)
                 if grid.size:
@@ -288,11 +296,12 @@ class _Run:
 
     def _bounded_together(self) -> None:
         """Note that no open set works, if bounds tell it of all of their groups together."""
-        union = sorted({group for groups in self.open_sets for group in groups})
-        if not self.by_tables or len(self.open_sets) < 2 or self.task.budget.take(1) < 1:
+        open_sets = self.open_sets
+        union = sorted({group for groups in open_sets for group in groups})
+        if not self.by_tables or len(open_sets) < 2 or self.task.budget.take(1) < 1:
             return
         if within(self.task, union, self.task.budget).engine.beyond_reach(SCORE_TOLERANCES * self.tolerance):
-            self.status |= dict.fromkeys(self.open_sets, ("infeasible", ""))
+            self.status |= dict.fromkeys(open_sets, ("infeasible", ""))
 
     def _follows(self, groups: Groups) -> bool:
         """Note what a larger set tells of this one; return whether it does."""
@@ -342,6 +351,7 @@ class _Run:
             key = float(self.task.distance(row[None])[0]), len(groups), tuple(groups)
             near = Near(key, row, verified.outcome.take(slice(0, 1)))
             self.proofs[groups] = (verified.proofs[0] if verified.proofs else "none"), bound
+        self.doubted |= verified.note is not None and verified.note.cause == "disagree"
         status: LeverStatus = "infeasible" if verified.exhausted else "budget" if cut else "not_found"
         self.note(groups, near, (status, why))
 
@@ -358,20 +368,30 @@ class _Run:
             for at, groups in enumerate(waiting):
                 self.near[groups] = self.near[groups]._replace(outcome=said.take(slice(at, at + 1)))
             refused = [groups for groups, good in zip(waiting, accepted, strict=True) if not good]
-            self._drop(refused, ("not_found", Uncertified("disagree").fact))
+            self.doubted |= bool(refused)
+            self._drop(refused, DISAGREE)
+        if self.doubted:
+            self._doubt()
         sets = list(self.near)
         verified = yield from by_themselves(task, self._verified(sets), self.tolerance)
         kept = [sets[at] for at in verified.origin.tolist()]
-        self._drop(sorted(set(sets) - set(kept)), ("not_found", Uncertified("disagree").fact))
+        self._drop(sorted(set(sets) - set(kept)), DISAGREE)
         places = {groups: place for place, groups in enumerate(kept)}
         return LeverAnswers(tuple(self._answer(groups, places) for groups in self.wanted.sets), verified)
+
+    def _doubt(self) -> None:
+        """Give up all that the structure has proved of this row."""
+        unproved: tuple[Proof, float | None] = "none", None
+        self.proofs = dict.fromkeys(self.proofs, unproved)
+        refuted = [groups for groups, (status, _) in self.status.items() if status == "infeasible"]
+        self.status |= dict.fromkeys(refuted, DISAGREE)
 
     def _drop(self, sets: Iterable[Groups], status: tuple[LeverStatus, str]) -> None:
         """Give up the answers of some sets."""
         for groups in sets:
             del self.near[groups]
             self.status[groups] = status
-        self.working = [groups for groups in self.working if groups in self.near]
+        self.working = {groups: own for groups, own in self.working.items() if groups in self.near}
 
     def _verified(self, sets: Sequence[Groups]) -> VerifiedAnswers:
         """Return the answers of some sets with their proofs."""
@@ -391,5 +411,6 @@ class _Run:
             return SetAnswer(groups, "found", places[groups])
         if by := self.works(groups):
             return SetAnswer(groups, "implied", by=by)
-        status, reason = self.status.get(groups, ("budget" if self.task.budget.cut else "infeasible", ""))
+        otherwise: tuple[LeverStatus, str] = ("budget", "") if self.task.budget.cut else DISAGREE
+        status, reason = self.status.get(groups, ("infeasible", "") if self.hopeless else otherwise)
         return SetAnswer(groups, status, reason=reason)

@@ -84,12 +84,15 @@ def test_named_sets(world, data):
 
 
 @dear(4)
-@given(opened(), st.integers(1, 5))
-def test_a_structure_that_lies_leads_to_no_wrong_answer(world, other):
-    """What it wrongly believes in is refused by the judge."""
+@given(opened(), st.integers(1, 5), st.booleans())
+def test_a_structure_that_lies_leads_to_no_wrong_answer(world, other, smallest):
+    """What it wrongly believes in is refused by the judge, and then nothing that it says is a proof."""
     expected = Enumerated(world)
     liar = replace(world, seed=world.seed + other)._structure(world.shift)
-    told = answered(world, sets_up_to(2, len(expected.groups)), smallest=False, structure=liar)
+    told = answered(world, sets_up_to(2, len(expected.groups)), smallest=smallest, structure=liar)
+    refused = any("disagree" in one.reason for one in told.sets)
+    assert not (refused and {one.status for one in told.sets} & {"infeasible"})
+    assert not (refused and set(told.verified.proofs) - {"none"})
     for one in told.sets:
         if one.status == "found":
             row = told.verified.rows[one.at]
