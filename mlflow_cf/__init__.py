@@ -28,7 +28,17 @@ from mlflow_cf.ordering import order
 from mlflow_cf.policy import Distance, Limits, Privacy, Target
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted
-from mlflow_cf.words.result import Change, Counterfactual, Explanation, Optimum, Step
+from mlflow_cf.words.levers import Levers
+from mlflow_cf.words.result import (
+    Change,
+    Counterfactual,
+    Explanation,
+    LeverSet,
+    Optimum,
+    Responsiveness,
+    Share,
+    Step,
+)
 from mlflow_cf.words.verification import Verification, Verifications
 from mlflow_cf.wrapping import wrap
 
@@ -77,12 +87,16 @@ __all__ = [
     "GrowingSpheres",
     "InputError",
     "Interrupted",
+    "LeverSet",
+    "Levers",
     "Limits",
     "NearestRow",
     "Optimum",
     "Privacy",
     "RandomSearch",
     "Relationship",
+    "Responsiveness",
+    "Share",
     "SimCF",
     "Step",
     "Suggestion",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -25,17 +25,21 @@ from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.options import TargetSource
 from mlflow_cf.policy import Explain, Policy, Query, RegionAsked, Target, WhyNotAsked
 from mlflow_cf.policy.further import AnyVersions
+from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import Diversity
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.request.answer import answer
+from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
+from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
+from mlflow_cf.request.levers import levers_of
 from mlflow_cf.request.request import Caller, check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
 from mlflow_cf.structures.capabilities import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.verification import Verifications
 
 
@@ -92,6 +96,7 @@ class ExplainedModel:
             InputError: a policy that does not fit the features or the model, or an explainer that does not fit either.
         """
         policy.target.check(model)
+        policy.target.check_single()
         policy.target.check_margin(policy.margin, model)
         policy.privacy.check_together(policy.constraints)
         check_rows_kept(explainer, policy.privacy)
@@ -145,7 +150,7 @@ class ExplainedModel:
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
                 time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
-                why_not and region, as in `explain`; None: the policy's defaults.
+                why_not, region, levers and responsiveness, as in `explain`; None: the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -169,6 +174,7 @@ class ExplainedModel:
             self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
         if query.region:
             self.policy.privacy.check_region()
+        self.policy.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 
@@ -192,6 +198,8 @@ class ExplainedModel:
         min_difference: float | None = None,
         why_not: WhyNotAsked | None = None,
         region: RegionAsked = False,
+        levers: LeversAsked | Sequence[Sequence[str]] | None = None,
+        responsiveness: bool = False,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -217,6 +225,9 @@ class ExplainedModel:
             why_not: how much to find out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
             region: whether to widen counterfactuals to boxes in which every admissible row is one, too: in the features
                 that they change (True), or in all of them (``"all"``).
+            levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
+                feature groups; see `levers`.
+            responsiveness: which share of the lawful changes of each feature group turns the decision.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -245,6 +256,8 @@ class ExplainedModel:
                 "min_difference": min_difference,
                 "why_not": why_not,
                 "region": region,
+                "levers": levers,
+                "responsiveness": responsiveness,
             }
         )
         query.check_count(self.policy.limits)
@@ -272,11 +285,53 @@ class ExplainedModel:
         query = Query.read({"robust_to": versions, "plausible": plausible, "margin": margin})
         requirements = self.context.shared_by(query, others).requirements
         wanted = self.policy.target_for(target, self.model, owner=True)
+        wanted.check_single()
         wanted.check_margin(requirements.margin, self.model)
         asked = Constraints.read(constraints)
         self.policy.privacy.check_together(asked)
         bound_policy = self.bound_policy.tightened(asked)
         return verify_given(requirements, bound_policy, wanted, rows, counterfactuals, minimality=minimality)
+
+    def levers(
+        self,
+        row: Rows,
+        levers: LeversAsked | Sequence[Sequence[str]] = 2,
+        *,
+        target: TargetSource = None,
+        constraints: ConstraintSource = None,
+        seed: int | None = None,
+        time_limit_s: float | None = None,
+        max_evaluations: int | None = None,
+    ) -> Levers:
+        """Return what each set of features can do for a row: the nearest answer that changes nothing else, or none.
+
+        Args:
+            row: a single row.
+            levers: sets of features by name, or a number: all sets of up to so many feature groups, of which those
+                above a working one are not searched. A group that is declared is one lever, whichever of its features
+                is named.
+            target, constraints, seed, time_limit_s, max_evaluations: as in `explain`; the limits are those of all
+                sets together.
+
+        Raises:
+            InputError: sets that name unknown or immutable features, too many sets, more rows than one, or other
+                arguments that do not fit.
+        """
+        query = Query.read(
+            {
+                "target": target.to_dict() if isinstance(target, Target) else target,
+                "constraints": None if constraints is None else Constraints.read(constraints),
+                "seed": seed,
+                "time_limit_s": time_limit_s,
+                "max_evaluations": max_evaluations,
+                "levers": levers,
+            }
+        )
+        self.policy.privacy.check_together(query.constraints)
+        caller = Caller(query.time_limit_s, 0.0, served=False)
+        request = self.context.request(query, self.explainer, caller, (), lambda _: ())  # one row needs no process
+        request.target.check_single()
+        return levers_of(with_constraints(request), row)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
@@ -357,5 +412,22 @@ class ExplainedModel:
             check_rows_kept(explainer, self.policy.privacy)
         if not caller.trial and query.explain != "none":
             caller = self._warmed(query, explainer, caller)
+        if isinstance(query.target, Target) and query.target.ladder:
+            return self._answer_ladder(X, query, explainer, caller, others)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
         return answer(self.context.request(query, explainer, caller, others, elsewhere), X)
+
+    def _answer_ladder(
+        self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller, others: tuple[Requirement, ...]
+    ) -> Explanations:
+        """Answer one rung after the other, each as a request of its own."""
+        check_ladder(query)
+        requirements = self.context.shared_by(query, others).requirements
+        target = self.context.target(query, requirements, owner=not caller.served)
+
+        def ask(rung: Target, rows: pd.DataFrame, seconds: float | None) -> Explanations:
+            asked = query.model_copy(update={"target": rung})
+            return self._answer(rows, asked, explainer, caller._replace(seconds=seconds), others)
+
+        serves = partial(serves_rung, requirements)
+        return answer_ladder(target, self.space.read(X), ask, caller.seconds, serves=serves)

@@ -193,6 +193,15 @@ def test_the_part_trees_runs_anywhere_and_is_logged(benchmark, monkeypatch, shap
     assert logged[f"{shape.name} exact/proved"] == logged[f"{shape.name} treecf exact/proved"] == 1
 
 
+def test_the_part_levers_runs_anywhere_and_is_logged(benchmark, monkeypatch, shape, run, capsys):
+    monkeypatch.setattr(benchmark.tree_cases, "GENERATED", ((shape, benchmark.tree_cases.first),))
+    chosen = benchmark.bench.options().parse_args(["--parts", "levers", "--rows", "2"])
+    assert benchmark.bench.PARTS["levers"](chosen) == []
+    assert "Levers, all sets of up to 2" in capsys.readouterr().out
+    logged = mlflow.get_run(run.info.run_id).data.metrics
+    assert logged[f"levers {shape.name}/proved"] == logged[f"levers {shape.name}/agree"] == 1
+
+
 def test_the_part_proofs_runs_anywhere_and_is_logged(benchmark, monkeypatch, shape, run, capsys):
     monkeypatch.setitem(benchmark.envelope.GRIDS, "short", (shape,))
     chosen = benchmark.bench.options().parse_args(["--parts", "proofs"])

@@ -21,6 +21,7 @@ FLOORS = (
     ("explained",),
     ("options", "ordering", "plots"),
     ("request",),
+    ("levers",),
     ("proof",),
     ("regions",),
     ("why_not",),

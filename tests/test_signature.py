@@ -174,6 +174,8 @@ class TestOutputs:
             "status": ("string", True),
             "reason": ("string", True),
             "counterfactuals": ("array", True),
+            "levers": ("array", True),
+            "responsiveness": ("object", True),
             "explainer": ("string", True),
             "seed": ("long", True),
             "evaluations": ("long", True),

@@ -104,6 +104,8 @@ class TestRecord:
             "status",
             "reason",
             "counterfactuals",
+            "levers",
+            "responsiveness",
             "explainer",
             "seed",
             "evaluations",
@@ -132,6 +134,7 @@ class TestRecord:
             "plan",
             "region",
             "region_reason",
+            "rung",
         ]
         assert list(record["row"]) == list(FRAME.columns)
         # its own value everywhere but in the change; missing stays missing

@@ -37,12 +37,14 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
     "explain": (["unfavourable", "all", "none"], [("some", "explain: ")]),
     "count": ([1, 3], [(4, "count: 4 is more than the policy's 3; ask for less"), (0, "count: ")]),
     "target": (
-        [1, {"label": 1}, {"label": 1, "min_probability": 0.8}],
+        [1, {"label": 1}, {"label": 1, "min_probability": 0.8}, {"label": 1, "ladder": [0.7, 0.8]}],
         [
             (0, "target: sealed by the policy, which wants 1; leave it out"),
             ({"label": 0, "min_probability": 0.99}, "target: sealed by the policy"),
             ({"other": True}, "target: sealed by the policy"),
             ({"label": 1, "min_probability": 0.6}, "target.min_probability: 0.6 is less than the policy's 0.7"),
+            ({"label": 1, "ladder": [0.6, 0.8]}, "target.ladder[0]: 0.6 is less than the policy's 0.7"),
+            ({"label": 1, "ladder": [0.8, 0.75]}, "target.ladder[1]: 0.75 does not exceed 0.8 before it"),
             ({"low": 1}, "target: the model predicts labels, not numbers"),
             ("great", "target.label: the model does not know 'great'"),
         ],
@@ -74,6 +76,15 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
         ],
     ),
     "region": ([False, True, "all"], [("some", "region: "), (1, "region: ")]),
+    "levers": (
+        [1, [["income"], ["income", "debt"]]],
+        [
+            ([["age"]], "levers[0]: 'age' is immutable under the policy; leave it out"),
+            ([["debts"]], "levers[0]: 'debts' is not a feature; did you mean 'debt'?"),
+            (0, "levers: "),
+        ],
+    ),
+    "responsiveness": ([True, False], [("yes", "responsiveness: ")]),
     "why_not": ([False, "quick", "full"], [("slow", "why_not: ")]),
     "margin": ([0.1, 0.2], [(0.05, "margin: 0.05 is less than the policy's 0.1; ask for more"), (0.5, "margin: ")]),
     "diversity": (["sets", "near"], [("far", "diversity: ")]),

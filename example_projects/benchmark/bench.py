@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import mlflow
+import numpy as np
 import pandas as pd
 from cases import tree_cases
 from cases.data_sets import VIEWS, Case, constraints_for, folder, split
@@ -21,6 +22,7 @@ from parts import (
     envelope,
     further,
     hard,
+    levers,
     load,
     programs,
     regions,
@@ -162,6 +164,21 @@ def run_hard(chosen: Options) -> list[str]:
     return [f"BROKEN {name}: rows without an answer" for name, one in cases.items() if one.geco.found < one.floor.found]
 
 
+def run_levers(chosen: Options) -> list[str]:
+    """Tell what all sets of up to two features can do, beside treecf; return the promises that were broken."""
+    lines = levers.run_all(chosen.rows or 12, chosen.seed)
+    runs.log_figures(
+        {
+            f"levers {name}": {key: value for key, value in vars(one).items() if np.isfinite(value)}
+            for name, one in lines.items()
+        }
+    )
+    print(f"\n=== Levers, all sets of up to {levers.MOST}: CPU ms a row\n\n{levers.table(lines)}")
+    promised = [(name, gate) for name, line in lines.items() for gate in line.gates(name)]
+    print(told(promised))
+    return [f"BROKEN {name}: both name other sets" for name, line in lines.items() if line.agree < 1]
+
+
 def run_load(chosen: Options) -> list[str]:
     """Serve a model that cannot be opened and ask too much of it; return the promises that were broken."""
     lines: dict[str, dict[str, float]] = {}
@@ -235,6 +252,7 @@ PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "feedback": beside_papers.run_feedback,
     "further": run_further,
     "hard": run_hard,
+    "levers": run_levers,
     "load": run_load,
     "ocl": beside_papers.run_ocl,
     "page": page.run_page,

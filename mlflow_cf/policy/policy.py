@@ -22,6 +22,7 @@ from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.further import MOST_VERSIONS, Margin, Plausible, Plausibly, RobustTo
+from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import (
     LEAST_DIFFERENCE,
     Diversity,
@@ -193,6 +194,8 @@ class Query(BaseModel):
         why_not: how much to find out about rows without counterfactual: ``quick``, ``full``, or false for nothing.
         region: whether each counterfactual is widened to a box in which every admissible row is one, too: of the
             features that it changes (true), or of all (``all``).
+        levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many groups.
+        responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -213,6 +216,8 @@ class Query(BaseModel):
     min_difference: LeastDifference | None = None
     why_not: WhyNotAsked | None = None
     region: RegionAsked = False
+    levers: LeversAsked | None = None
+    responsiveness: StrictBool = False
 
     @field_validator("region", mode="before")
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, StrictStr
@@ -26,6 +27,8 @@ class Privacy(UserModel):
         k_anonymous: requests are proposed combinations of a group's values that more than so many background rows
             share; of no meaning where the sample is shown.
         regions: whether requests may ask for regions, which tell where the model's decision changes.
+        levers: whether requests may ask for ``levers`` and ``responsiveness``, which tell more of the model's boundary
+            than one answer does.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -34,6 +37,7 @@ class Privacy(UserModel):
     explainers: tuple[StrictStr, ...] | None = None
     k_anonymous: Annotated[StrictInt, Field(ge=0)] = 5
     regions: StrictBool = True
+    levers: StrictBool = True
 
     @property
     def reveals(self) -> bool:
@@ -67,6 +71,16 @@ class Privacy(UserModel):
         """
         if not self.regions:
             raise InputError("region", "the policy's privacy gives requests none", "leave it out")
+
+    def check_levers(self, asked: Mapping[str, object]) -> None:
+        """Refuse options of a request, by name, that the policy does not allow.
+
+        Raises:
+            InputError: levers or responsiveness are asked for, and requests may not.
+        """
+        for name, value in asked.items() if not self.levers else ():
+            if value:
+                raise InputError(name, "requests to this model may not ask for it (privacy.levers)", "leave it out")
 
     def check_asked(self, name: str, own: str) -> None:
         """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.

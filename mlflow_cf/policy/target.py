@@ -14,8 +14,11 @@ from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.validation import Number, UserModel, validated
 
 MOST_LABELS = 12  # named in a message
+MOST_RUNGS = 20  # of a ladder; each may take a search of its own
 EVEN = 0.5  # the probability that a margin is added to, where the target has no least one
 Share = Annotated[Number, Field(ge=0, le=1)]
+Interval = tuple[Number | None, Number | None]
+Rungs = Annotated[tuple[Number | Interval, ...], Field(max_length=MOST_RUNGS)]
 
 
 class Target(UserModel):
@@ -26,6 +29,8 @@ class Target(UserModel):
         differs: any label but the row's own (``{"other": true}`` in requests).
         min_probability: inclusive; comes on top of the model's own decision for the label.
         low, high: wanted interval of a regression, inclusive; None leaves an end open.
+        ladder: in requests, rising least probabilities, or intervals of a regression each inside the one before, of
+            which each is answered by itself.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
@@ -35,6 +40,7 @@ class Target(UserModel):
     min_probability: Share | None = None
     low: Number | None = None
     high: Number | None = None
+    ladder: Rungs = ()
 
     @classmethod
     def other(cls, min_probability: float | None = None) -> Target:
@@ -44,7 +50,16 @@ class Target(UserModel):
     @property
     def interval(self) -> bool:
         """Whether the target is an interval of values."""
-        return self.low is not None or self.high is not None
+        return self.low is not None or self.high is not None or any(isinstance(rung, tuple) for rung in self.ladder)
+
+    @property
+    def rungs(self) -> tuple[Target, ...]:
+        """The target of every rung of the ladder; none without one."""
+        told = [
+            {"low": rung[0], "high": rung[1]} if isinstance(rung, tuple) else {"min_probability": rung}
+            for rung in self.ladder
+        ]
+        return tuple(self.model_copy(update={"ladder": (), **one}) for one in told)
 
     @classmethod
     def read(cls, source: Target | Mapping[str, Any] | Label | None, model: OpenModel) -> Target:
@@ -85,10 +100,42 @@ class Target(UserModel):
             self.column(model)
         if self.min_probability is not None and model.score_kind != "probability":
             raise InputError("target.min_probability", "the model gives no probabilities", "leave it out")
+        if self.ladder and model.score_kind != "probability":
+            raise InputError("target.ladder", "the model gives no probabilities", "leave it out")
+        self._check_ladder()
+
+    def check_single(self) -> None:
+        """Refuse a ladder where one outcome is needed.
+
+        Raises:
+            InputError: there is one.
+        """
+        if self.ladder:
+            raise InputError("target.ladder", "one outcome is wanted here, not several", "name a single rung")
+
+    def _check_ladder(self) -> None:
+        """Refuse a ladder that falls, and what it says already."""
+        for key in ("min_probability", "low", "high") if self.ladder else ():
+            if getattr(self, key) is not None:
+                raise InputError(f"target.{key}", "the ladder says it for each of its rungs", "leave it out")
+        for place, rung in enumerate(self.ladder):
+            path, before = f"target.ladder[{place}]", self.ladder[place - 1] if place else None
+            if isinstance(rung, tuple):
+                _check_inside(path, rung, before if isinstance(before, tuple) else (None, None))
+            elif not 0 <= rung <= 1:
+                raise InputError(path, f"{rung} is no probability", "give numbers from 0 to 1")
+            elif isinstance(before, int | float) and rung <= before:
+                raise InputError(path, f"{rung} does not exceed {before} before it", "let the probabilities rise")
 
     def _check_interval(self) -> None:
         if not self.interval:
-            raise InputError("target", "the model predicts numbers, not labels", "give low, high or both")
+            fix = "give pairs [low, high]" if self.ladder else "give low, high or both"
+            raise InputError(
+                "target.ladder" if self.ladder else "target", "the model predicts numbers, not labels", fix
+            )
+        if not all(isinstance(rung, tuple) for rung in self.ladder):
+            raise InputError("target.ladder", "the model predicts numbers, not labels", "give pairs [low, high]")
+        self._check_ladder()
         if self.min_probability is not None:
             raise InputError("target.min_probability", "a regression has no probabilities", "leave it out")
         if self.low is not None and self.high is not None and self.low > self.high:
@@ -113,6 +160,8 @@ class Target(UserModel):
         Raises:
             InputError: one of both is so.
         """
+        for rung in self.rungs:
+            rung.check_margin(margin, model)
         if margin and self.interval:
             raise InputError("margin", "a regression has no probabilities", "narrow low and high of the target instead")
         if margin and model.score_kind != "probability":
@@ -150,6 +199,10 @@ class Target(UserModel):
         Raises:
             InputError: a lower probability or a wider interval than this one.
         """
+        if asked.ladder:
+            return asked.model_copy(
+                update={"ladder": tuple(self._rung(place, asked) for place in range(len(asked.ladder)))}
+            )
         floor = self.min_probability
         if floor is not None and asked.min_probability is not None and asked.min_probability < floor:
             fact = f"{asked.min_probability} is less than the policy's {floor}"
@@ -164,9 +217,27 @@ class Target(UserModel):
         update = {key: value for key, value in inherited.items() if getattr(asked, key) is None}
         return asked.model_copy(update=update)
 
+    def _rung(self, place: int, asked: Target) -> float | Interval:
+        """Return a rung of the ladder that a request asks for under this target."""
+        try:
+            rung = self.tightened(asked.rungs[place])
+        except InputError as error:
+            raise InputError(f"target.ladder[{place}]", error.fact, error.fix) from None
+        return (rung.low, rung.high) if rung.min_probability is None else rung.min_probability
+
     def to_dict(self) -> dict[str, Any]:
         """Return the target as plain JSON values."""
         return self.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
+def _check_inside(path: str, interval: Interval, before: Interval) -> None:
+    """Refuse an interval that is empty, or not inside the one before it and narrower."""
+    low, high = (-np.inf if interval[0] is None else interval[0]), (np.inf if interval[1] is None else interval[1])
+    floor, ceiling = (-np.inf if before[0] is None else before[0]), (np.inf if before[1] is None else before[1])
+    if low > high:
+        raise InputError(path, f"low {low} exceeds high {high}", "give [low, high]")
+    if not (floor <= low and high <= ceiling and (low, high) != (floor, ceiling)):
+        raise InputError(path, f"{list(interval)} is not inside {list(before)} before it", "let the intervals narrow")
 
 
 def _favourable(model: OpenModel) -> Label:

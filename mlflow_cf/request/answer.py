@@ -25,6 +25,7 @@ from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
+from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import CodedRows, Request, Row, Work, wanted_of
 from mlflow_cf.words.explanations import Explanations, Interrupted
@@ -54,13 +55,15 @@ def answer(request: Request, rows: Rows) -> Explanations:
     """Answer rows (m, d) in order: predict all, search one by one, prove all together.
 
     Raises:
-        InputError: no table, missing columns, no rows, or an explainer that refuses the request.
+        InputError: no table, missing columns, no rows, or an explainer or levers that do not fit the request.
     """
     check_explainer(request.explainer, request.searches.facts, request.query.count)
     known = request.bound_policy.space
     table = known.read(rows)
     if not len(table):
         raise InputError("rows", "there are none", "send at least one row")
+    if request.query.explain == "none":
+        LeverRequest.of(request, known)  # nothing is silently ignored
     predictions = Predictions(request, CodedRows.of(known, table))
     if not predictions.expected:
         _ = predictions.rows  # predict first: explanations may have to wait for a place, predictions never do
@@ -103,7 +106,8 @@ def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Fou
     """Explain the rows that are not explained yet, as the model predicts them."""
     request = predictions.request
     wanted = {number: row for number, row in wanted_of(request, predictions.rows).items() if number not in found}
-    asks_for_constraints = request.query.explain != "none" and bool(request.query.constraints.model_fields_set)
+    asks = bool(request.query.constraints.model_fields_set) or request.query.levers is not None
+    asks_for_constraints = request.query.explain != "none" and asks
     if not wanted and (found or not asks_for_constraints):
         return
     _leave_out(request, wanted, found)
@@ -132,12 +136,13 @@ def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataF
     """Explain rows by their number: all together where they are few or have one deadline, else in batches.
 
     Raises:
-        InputError: constraints that do not fit, also where no row is to be explained: nothing is silently ignored.
+        InputError: constraints or levers that do not fit, also where no row is to be explained: nothing is silently
+            ignored.
     """
     request = predictions.request
     if not rows:
         with suppress(LateError):
-            with_constraints(request)
+            LeverRequest.of(with_constraints(request), predictions.space)
         return
     started = time.perf_counter()
     ready = _ready(request)

@@ -35,6 +35,7 @@ from mlflow_cf.proof.pipeline import (
 from mlflow_cf.proof.verify import RowTask, VerifiedAnswers
 from mlflow_cf.request.decide import QUICK, Reasons
 from mlflow_cf.request.expected import Predictions
+from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.replies import explanation, with_probabilities
 from mlflow_cf.request.request import Request, Row, row_task
 from mlflow_cf.request.widening import with_regions
@@ -91,9 +92,11 @@ class Explaining:
         self._unsettled: dict[int, Unsettled] = {}
         self._tasks: dict[int, RowTask] = {}  # of the first unsettled rows; those of others are made again when needed
         self._blocked: dict[int, Evidence | None] = {}
+        self._fixed: set[int] = set()  # rows that no lawful action turns, as is proved
+        self._levers = LeverRequest.of(request, self.space)
 
     def run(self) -> None:
-        """Answer all rows, then certify answers where that is wanted, then give reasons to rows without answer."""
+        """Answer all rows, certify answers where that is wanted, give reasons to rows without, then tell of levers."""
         started, numbers, done = time.perf_counter(), list(self.rows), 0
         while done < len(numbers):
             most = ROWS_AT_ONCE if self.request.deadline is None else min(max(FIRST_ROWS, done), ROWS_AT_ONCE)
@@ -113,6 +116,8 @@ class Explaining:
         self.explained |= with_probabilities(self.request, self.space, self.rows, self.explained)
         if self.request.why_not and self._blocked:
             self._reason(started)
+        if self._levers is not None:
+            self.explained = self._levers.told(self.rows, self.explained, self._fixed)
 
     def _reason(self, started: float) -> None:
         """Give reasons for rows without counterfactual, in even shares of the time, with common calls of the judge.
@@ -197,6 +202,8 @@ class Explaining:
     def _say(self, number: int, task: RowTask | None, answer: Answer | Exception) -> None:
         """Note a row's explanation, and whether reasons are to be added because it has no counterfactual."""
         self.explained[number] = explanation(self.request, self.rows[number], task, answer)
+        if isinstance(answer, Answer) and answer.status == "infeasible" and answer.evidence != "restricted":
+            self._fixed.add(number)
         if task is None or task.problem.scorer is None or not isinstance(answer, Answer):
             return
         if answer.status in ("infeasible", "not_found") and answer.evidence != "restricted":

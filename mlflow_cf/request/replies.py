@@ -40,7 +40,7 @@ def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer
         _logger.debug("%s", frames(answer), exc_info=answer if request.bound_policy.reveal else None)
         return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
     with counted() as failures:
-        found = () if task is None else tuple(_counterfactuals(task, answer, plain.space))
+        found = () if task is None else tuple(counterfactuals(task, answer, plain.space))
     return replace(
         plain,
         status=answer.status,
@@ -51,7 +51,7 @@ def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer
     )
 
 
-def _counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
+def counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
     verified, plans, optima = answer.verified, answer.plans, answer.optima
     if verified is None:

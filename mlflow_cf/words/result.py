@@ -20,6 +20,7 @@ from mlflow_cf.features.feature import days
 
 Status = Literal["found", "already", "infeasible", "not_found", "budget", "busy", "skipped", "invalid"]
 Proof = Literal["optimal", "bounded", "none"]
+LeverStatus = Literal["found", "implied", "infeasible", "not_found", "budget"]
 FACTS: Final = ("prediction", "probability", "distance", "n_changed")  # of a counterfactual, behind its row in a table
 
 
@@ -134,6 +135,7 @@ class Counterfactual:
         solver: what is proved of another objective than the distance, where a solver minimised one.
         region: a box around it in which every admissible row is a counterfactual; None: not asked for, or none known.
         region_reason: why there is none although it was asked for; else "".
+        rung: the rung (1, 2, ...) of the target's ladder that it meets; None without a ladder.
         space: the model's features; known where the counterfactual comes from a model.
     """
 
@@ -150,6 +152,7 @@ class Counterfactual:
     solver: Optimum | None = None
     region: tuple[RegionSide, ...] | None = None
     region_reason: str = ""
+    rung: int | None = None
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +171,111 @@ class Counterfactual:
             "plan": [step.to_dict() for step in self.plan],
             "region": None if self.region is None else [side.to_dict() for side in self.region],
             "region_reason": self.region_reason,
+            "rung": self.rung,
         }
+
+
+@dataclass(frozen=True)
+class LeverSet:
+    """What changes of some features alone can do for a row.
+
+    Attributes:
+        features: those that may change; all others stay as they are.
+        status: found; implied: a smaller set in it works, so that it was not searched; infeasible (proved); not_found
+            (no proof) or budget (a limit ended it).
+        by: the features of the smaller set that works, where the status is implied.
+        counterfactual: the nearest answer that changes nothing else, if there is one.
+        reason: what stands in the way of a proof, else "".
+    """
+
+    features: tuple[str, ...]
+    status: LeverStatus
+    by: tuple[str, ...] = ()
+    counterfactual: Counterfactual | None = None
+    reason: str = ""
+
+    @property
+    def works(self) -> bool | None:
+        """Whether the set turns the decision; None: not known."""
+        return self.status in ("found", "implied") if self.status in ("found", "implied", "infeasible") else None
+
+    @property
+    def changes(self) -> tuple[Change, ...]:
+        """What its answer changes; nothing without one."""
+        return () if self.counterfactual is None else self.counterfactual.changes
+
+    @property
+    def distance(self) -> float | None:
+        """How far its answer is from the row."""
+        return None if self.counterfactual is None else self.counterfactual.distance
+
+    @property
+    def proof(self) -> Proof | None:
+        """What is proved of its answer."""
+        return None if self.counterfactual is None else self.counterfactual.proof
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of a reply."""
+        found = self.counterfactual
+        return {
+            "features": list(self.features),
+            "status": self.status,
+            "by": list(self.by),
+            "distance": self.distance,
+            "probability": None if found is None else found.probability,
+            "proof": self.proof,
+            "bound": None if found is None else found.bound,
+            "changes": [change.to_dict() for change in self.changes],
+            "text": "" if found is None else found.text,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of the lawful changes of some features that turn the decision, while all others stay as they are.
+
+    Attributes:
+        features: those that change; each change is of one of them at least.
+        share: of the lawful changes; 0 where none is lawful.
+        weighted_share: the same, every value as often as the background has it; None: not known, or not told.
+        changes: how many were scored.
+        low, high: the interval (95 %) of the share where changes were drawn; None: all were counted.
+    """
+
+    features: tuple[str, ...]
+    share: float
+    weighted_share: float | None = None
+    changes: int = 0
+    low: float | None = None
+    high: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of a reply."""
+        return {**vars(self), "features": list(self.features)}
+
+
+@dataclass(frozen=True)
+class Responsiveness:
+    """Whether a person can turn the decision, and how much each feature does towards it.
+
+    Attributes:
+        responsive: whether some lawful action turns the decision; False is proved; None: not known, or nothing to turn.
+        shares: of every feature group that may change, then of every set of levers asked for that has several.
+        reason: why there are no shares, else "".
+    """
+
+    responsive: bool | None = None
+    shares: tuple[Share, ...] = ()
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of a reply."""
+        shares = [share.to_dict() for share in self.shares]
+        return {"responsive": self.responsive, "shares": shares, "reason": self.reason}
+
+
+UNASKED: Final = Responsiveness()
 
 
 @dataclass(frozen=True)
@@ -185,6 +292,8 @@ class Explanation:
         evaluations: rows scored for this explanation.
         explainer, seed: how to repeat it.
         diagnostics: facts about the run (seconds, generations, ...); not part of a reply.
+        levers: what each set of levers asked for can do; empty where none was, or the row needs no counterfactual.
+        responsiveness: whether, and by how many changes, the decision can be turned.
         space: the model's features, which make tables of rows; known where the explanation comes from a model.
     """
 
@@ -197,6 +306,8 @@ class Explanation:
     explainer: str = ""
     seed: int = 0
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
+    levers: tuple[LeverSet, ...] = ()
+    responsiveness: Responsiveness = UNASKED
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -207,6 +318,8 @@ class Explanation:
             "status": self.status,
             "reason": self.reason,
             "counterfactuals": [found.to_dict() for found in self.counterfactuals],
+            "levers": [lever.to_dict() for lever in self.levers],
+            "responsiveness": self.responsiveness.to_dict(),
             "explainer": self.explainer,
             "seed": self.seed,
             "evaluations": self.evaluations,
@@ -243,7 +356,8 @@ def counterfactual_table(space: FeatureSpace | None, found: Sequence[Sequence[Co
     rows = [counterfactual.row for counterfactual in all_found]
     table = pd.DataFrame(rows) if space is None else space.from_values(rows)
     numbers = [number for several in found for number, _ in enumerate(several, start=1)]
-    facts = {key: [getattr(counterfactual, key) for counterfactual in all_found] for key in FACTS}
+    told = (*FACTS, "rung") if any(counterfactual.rung for counterfactual in all_found) else FACTS
+    facts = {key: [getattr(counterfactual, key) for counterfactual in all_found] for key in told}
     for key, values in {"counterfactual": numbers, **facts}.items():
         while key in table.columns:
             key += "_"  # noqa: PLW2901  a feature keeps its name

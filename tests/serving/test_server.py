@@ -8,6 +8,7 @@ import pytest
 import requests
 import small_loans
 from mlflow import MlflowClient
+from mlflow.types.schema import Array, Object, Property
 from served import near, serving
 
 import mlflow_cf
@@ -249,6 +250,49 @@ def test_unknown_levels_and_missing_values_are_answered(server):
     expected = MODEL.predict(pd.DataFrame(rows))
     assert [row["prediction"] for row in reply["predictions"]] == expected.tolist()
     assert {row["status"] for row in reply["predictions"]} <= {"found", "already"}
+
+
+def matches(value, kind, path=""):
+    """Check a value of a reply against a type of the logged schema; a nullable one may be null."""
+    if isinstance(kind, Array):
+        assert isinstance(value, list), path
+        for one in value:
+            matches(one, kind.dtype, f"{path}[]")
+    elif isinstance(kind, Object):
+        assert set(value) == {field.name for field in kind.properties}, path
+        for field in kind.properties:
+            if value[field.name] is not None or field.required:
+                matches(value[field.name], field.dtype, f"{path}.{field.name}")
+    else:
+        known = {"double": (int, float), "long": int, "string": str, "boolean": bool}
+        assert isinstance(value, known[kind.name]), path
+
+
+def test_levers_and_responsiveness_come_as_the_schema_says(server):
+    asked = {"levers": [["income"], ["owner", "debts"]], "responsiveness": True}
+    bad = {**RECORDS[0], "income": float("inf")}
+    status, reply = server.ask(records(*RECORDS, bad), **asked)
+    assert status == 200
+    schema = mlflow.models.get_model_info("models:/served@champion").signature.outputs
+    for row in reply["predictions"][:3]:
+        matches(row, Object([Property(one.name, one.type, required=one.required) for one in schema]))
+    expected = EXPLAINED.predict(ASKED, {"counterfactual": asked}).to_dict("records")
+    assert reply["predictions"][:3] == near(expected)
+    assert reply["predictions"][3]["levers"] == []
+    assert "levers[0]: 'age' is immutable under the policy" in refused(server, records(RECORDS[0]), levers=[["age"]])
+
+
+def test_a_ladder_has_an_answer_for_each_rung(server):
+    asked = {"target": {"label": "good", "ladder": [0.5, 0.7, 0.9]}}
+    status, reply = server.ask(records(*RECORDS, {**RECORDS[0], "income": float("inf")}), **asked)
+    assert status == 200
+    assert reply["predictions"][:3] == near(EXPLAINED.predict(ASKED, {"counterfactual": asked}).to_dict("records"))
+    for row in reply["predictions"][:3]:
+        for answer in row["counterfactuals"]:
+            assert answer["probability"] >= asked["target"]["ladder"][answer["rung"] - 1]
+    assert reply["predictions"][3]["status"] == "invalid"
+    falling = {"label": "good", "ladder": [0.7, 0.5]}
+    assert "target.ladder[1]: 0.5 does not exceed 0.7" in refused(server, records(RECORDS[0]), target=falling)
 
 
 def test_the_servers_own_output_gives_nothing_away(server):

@@ -17,6 +17,7 @@ from sklearn.ensemble import RandomForestClassifier
 
 UNBOUND = 2**40  # nodes: the clock alone ends a search
 EXACT: Mapping[str, Any] = {"backend": "exact", "search": "refine", "node_budget": UNBOUND}
+MENU = ("seed", "time_budget_s", "backend", "search", "node_budget")  # options that its menu takes, too
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +72,13 @@ class Treecf:
                 rows.to_numpy(np.float64), self.target, n_per_example=1, **self.options, **consent
             )
         return [_reply(x0, one, one.feasible) for x0, one in zip(rows.to_dict("records"), batch.records, strict=True)]
+
+    def menu(self, row: pd.DataFrame, most: int) -> set[frozenset[str]]:
+        """Return the smallest sets of up to so many features that turn one row (1, d)."""
+        options = {key: value for key, value in self.options.items() if key in MENU}
+        with _quiet():
+            found = self.explainer.recourse_menu(row.to_numpy(np.float64)[0], self.target, max_levers=most, **options)
+        return {frozenset(key.split("+")) for key in found.minimal}
 
 
 def _reply(x0: Mapping[Any, Any], found: Any, answered: bool) -> Reply:  # noqa: FBT001

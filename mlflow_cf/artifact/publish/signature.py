@@ -118,6 +118,8 @@ def _outputs(space: FeatureSpace, model: OpenModel) -> Schema:
         "status": DataType.string,
         "reason": DataType.string,
         "counterfactuals": Array(_counterfactual(space, label)),
+        "levers": Array(_lever_set()),
+        "responsiveness": _responsiveness(),
         "explainer": DataType.string,
         "seed": DataType.long,
         "evaluations": DataType.long,
@@ -125,11 +127,50 @@ def _outputs(space: FeatureSpace, model: OpenModel) -> Schema:
     return Schema([ColSpec(p.dtype, p.name, required=p.required) for p in _properties(reply)])
 
 
+def _lever_set() -> Object:
+    text, number = DataType.string, DataType.double
+    fields: _Fields = {
+        "features": Array(text),
+        "status": text,
+        "by": Array(text),
+        "distance": _Maybe(number),
+        "probability": _Maybe(number),
+        "proof": _Maybe(text),
+        "bound": _Maybe(number),
+        "changes": Array(_change()),
+        "text": text,
+        "reason": text,
+    }
+    return Object(_properties(fields))
+
+
+def _responsiveness() -> Object:
+    number = DataType.double
+    share: _Fields = {
+        "features": Array(DataType.string),
+        "share": number,
+        "weighted_share": _Maybe(number),
+        "changes": DataType.long,
+        "low": _Maybe(number),
+        "high": _Maybe(number),
+    }
+    fields: _Fields = {
+        "responsive": _Maybe(DataType.boolean),
+        "shares": Array(Object(_properties(share))),
+        "reason": DataType.string,
+    }
+    return Object(_properties(fields))
+
+
+def _change() -> Object:
+    text = DataType.string
+    return Object(_properties({"feature": text, "from": _Maybe(text), "to": _Maybe(text)}))
+
+
 def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
     kinds = {f.name: _value_type(f) for f in space.features}
     row = Object(_properties({f.name: _Maybe(kinds[f.name]) if f.missing else kinds[f.name] for f in space.features}))
-    text, number = DataType.string, DataType.double
-    change = Object(_properties({"feature": text, "from": _Maybe(text), "to": _Maybe(text)}))
+    text, number, change = DataType.string, DataType.double, _change()
     step: _Fields = {
         "step": DataType.long,
         "action": text,
@@ -163,6 +204,7 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
                 "plan": Array(Object(_properties(step))),
                 "region": _Maybe(Array(Object(_properties(side)))),
                 "region_reason": text,
+                "rung": _Maybe(DataType.long),
             }
         )
     )

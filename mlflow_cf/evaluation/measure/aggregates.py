@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.lines import members_of
 from mlflow_cf.metrics import METRICS, aggregate
+from mlflow_cf.words.reasons import NOTHING_LEFT
 from mlflow_cf.words.result import Proof, Status
 
 PREFIX: Final = "cf"
@@ -50,7 +51,8 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
 
     Metrics are means over the queries that have a value, with standard deviation (ddof 1) / sqrt(queries); a metric
     without any value has no line. ``status/...`` are counts of rows, ``proved/...`` shares of the rows with an answer,
-    ``infeasible`` is a share of those that coverage counts, and ``seconds_p50`` and ``seconds_p95`` are percentiles.
+    ``infeasible`` is a share of those that coverage counts, ``fixed_share`` that of `fixed_rows` among them, and
+    ``seconds_p50`` and ``seconds_p95`` are percentiles.
     A group with fewer than 10 queries has no standard error.
     """
     names = pq.read_schema(path).names
@@ -65,7 +67,7 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
                 if one.mean is not None:
                     error = one.standard_error if not group or one.queries >= LEAST_SURE else None
                     found.append(Figure(explainer, group, metric, one.mean, error, one.queries))
-    facts = pd.read_parquet(path, columns=["status", "proof", "answers", "seconds"])
+    facts = pd.read_parquet(path, columns=["status", "reason", "proof", "answers", "seconds"])
     for group, rows in members.items():
         found += _counts(explainer, group, facts[rows])
     return figures_table(found)
@@ -97,6 +99,14 @@ def flat(table: pd.DataFrame, *, by_explainer: bool) -> dict[str, float]:
     return metrics
 
 
+def fixed_rows(lines: pd.DataFrame) -> pd.Series[bool]:
+    """Return which of written lines are rows that no lawful action turns, as is proved.
+
+    What an explainer's own restrictions rule out alone is not among them.
+    """
+    return (lines["status"] == "infeasible") & ~lines["reason"].str.contains(NOTHING_LEFT, regex=False)
+
+
 def _counts(explainer: str, group: str, facts: pd.DataFrame) -> list[Figure]:
     status = facts["status"]
     figures = [("rows", float(len(facts)), len(facts))]
@@ -104,6 +114,7 @@ def _counts(explainer: str, group: str, facts: pd.DataFrame) -> list[Figure]:
     counted = ~status.isin(NOT_COUNTED)
     if counted.any():
         figures.append(("infeasible", float((status[counted] == "infeasible").mean()), int(counted.sum())))
+        figures.append(("fixed_share", float(fixed_rows(facts)[counted].mean()), int(counted.sum())))
     answered = facts.loc[facts["answers"] > 0, "proof"]
     if len(answered):
         figures += [(f"proved/{one}", float((answered == one).mean()), len(answered)) for one in get_args(Proof)]

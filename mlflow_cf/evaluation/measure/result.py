@@ -20,6 +20,7 @@ import pandas as pd
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.measure import lines
+from mlflow_cf.evaluation.measure.aggregates import fixed_rows
 from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
@@ -77,6 +78,11 @@ class Evaluation:
             index="metric", columns="explainer", values=["value", "standard_error", "queries"], sort=False, dropna=False
         )
         return table.swaplevel(axis=1).sort_index(axis=1, level=0, sort_remaining=False)
+
+    def fixed(self) -> pd.DataFrame:
+        """Return the rows (m, d) that no lawful action turns, as the winner's search has proved: who they are."""
+        own = self.table[self.table["explainer"] == self.winner]
+        return self.rows[fixed_rows(own).to_numpy()]
 
     def summary(self, most: int = 5) -> Cohorts:
         """Return the fewest common changes that turn the most rows, by the winner's answers; all verified.
