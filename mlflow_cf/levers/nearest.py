@@ -22,7 +22,7 @@ from mlflow_cf.explainers import GeCo
 from mlflow_cf.features import Floats
 from mlflow_cf.levers.grid import Grid
 from mlflow_cf.levers.sets import Groups, LeverSets
-from mlflow_cf.levers.singles import SingleChanges, lawful_alone
+from mlflow_cf.levers.singles import SweptChanges, lawful_alone
 from mlflow_cf.levers.within import together, within
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes, Problem
@@ -169,7 +169,7 @@ class _Run:
             if task.budget.take(len(problem.groups)) < len(problem.groups):
                 return
             actions = task.engine.actions
-            may, sure = SingleChanges(problem, problem.scorer, actions).decisions(SCORE_TOLERANCES * self.tolerance)
+            may, sure = SweptChanges(problem, problem.scorer, actions).decisions(SCORE_TOLERANCES * self.tolerance)
         else:
             actions = problem.actions
             may = lawful_alone(problem, actions) & levers[actions.group]

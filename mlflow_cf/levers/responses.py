@@ -21,7 +21,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.levers.grid import Grid
 from mlflow_cf.levers.sets import Groups
-from mlflow_cf.levers.singles import AT_ONCE, SingleChanges, lawful_alone
+from mlflow_cf.levers.singles import AT_ONCE, SweptChanges, lawful_alone
 from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
@@ -141,7 +141,7 @@ def _singles(
 ) -> dict[Groups, _Changes] | None:
     """Return the changes of single groups: all of them by a sweep, or some by asking the model itself."""
     problem, actions = task.problem, task.problem.actions
-    swept = None if problem.scorer is None else SingleChanges(problem, problem.scorer, actions)
+    swept = None if problem.scorer is None else SweptChanges(problem, problem.scorer, actions)
     lawful = lawful_alone(problem, actions) if swept is None else swept.lawful
     may, sure = (lawful, lawful) if swept is None else swept.decisions(tolerance)
     found: dict[Groups, _Changes] = {}

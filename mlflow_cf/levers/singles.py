@@ -34,7 +34,7 @@ def lawful_alone(problem: Problem, actions: ActionTable) -> Bools:
 
 
 @dataclass(frozen=True, eq=False)
-class SingleChanges:
+class SweptChanges:
     """The candidates of one change.
 
     Attributes:
@@ -53,14 +53,17 @@ class SingleChanges:
 
     @cached_property
     def sums(self) -> Floats:
-        """(t, k) raw scores of the row with each action alone; of groups with a single action, anything."""
+        """(t, k) raw scores of the row with each action alone; of groups whose own action is the only one, anything."""
         problem, actions, structure = self.problem, self.actions, self.scorer.structure
         sums = np.zeros((len(actions.cost), structure.outputs))
-        single = [len(problem.columns[number]) == 1 for number in problem.owner.tolist()]
-        values = [
-            encoded if alone and len(encoded) > 1 else None
-            for encoded, alone in zip(actions.encoded, single, strict=True)
+        swept_groups = [
+            len(columns) == 1 and (own < 0 or start + 1 < end)
+            for columns, own, start, end in zip(
+                problem.columns, actions.own, actions.start[:-1], actions.start[1:], strict=True
+            )
         ]
+        encoded = zip(actions.encoded, problem.owner.tolist(), strict=True)
+        values = [column if swept_groups[number] else None for column, number in encoded]
         swept = structure.sweep(problem.encoded_row, values)
         for number, found in zip(problem.owner.tolist(), swept, strict=True):
             if found is not None:

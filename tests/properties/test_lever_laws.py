@@ -5,16 +5,30 @@ from itertools import chain, combinations
 
 import numpy as np
 import pytest
-from exact_worlds import TOLERANCE, Enumerated, drawn
-from hypothesis import given
+from exact_worlds import TOLERANCE, Drawn, Enumerated, drawn
+from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.levers.nearest import nearest_of_levers
 from mlflow_cf.levers.sets import LeverSets
+from mlflow_cf.policy import Distance
 from mlflow_cf.proof.pipeline import run_inquiries
 
 OPENED = ("forest", "forest", "linear", "network")
+FORCED = Drawn(  # the row's own age is not among the values that it may take, which is a single one
+    seed=0,
+    grid=False,
+    constraints={"immutable": [], "ranges": {"age": [23, 23]}},
+    distance=Distance(0.5, 0.5, 0, scale="range"),
+    query={"age": 20, "income": 0.0, "grade": "low", "job": "a", "member": False, "rooms": 1},
+    count=1,
+    model="linear",
+    task="value",
+    goal="label",
+    quantile=0.8,
+    least=None,
+)
 
 
 def opened(models=OPENED):
@@ -51,6 +65,7 @@ def is_nearest(told, one, expected, at):
 
 @dear(2)
 @given(opened(), st.integers(1, 3))
+@example(FORCED, 1)
 def test_all_sets_up_to_a_size(world, most):
     expected = Enumerated(world)
     sets = sets_up_to(most, len(expected.groups))
