@@ -94,6 +94,8 @@ class Explaining:
         self._blocked: dict[int, Evidence | None] = {}
         self._fixed: set[int] = set()  # rows that no lawful action turns, as is proved
         self._levers = LeverRequest.of(request, self.space)
+        self._kept: dict[int, RowTask] = {}  # of the first rows, for what is asked after their answers
+        self._doubted: set[int] = set()  # rows that are answered as those of a model that is not opened
 
     def run(self) -> None:
         """Answer all rows, certify answers where that is wanted, give reasons to rows without, then tell of levers."""
@@ -117,7 +119,7 @@ class Explaining:
         if self.request.why_not and self._blocked:
             self._reason(started)
         if self._levers is not None:
-            self.explained = self._levers.told(self.rows, self.explained, self._fixed)
+            self.explained = self._levers.told(self._known, self.explained, self._fixed)
 
     def _reason(self, started: float) -> None:
         """Give reasons for rows without counterfactual, in even shares of the time, with common calls of the judge.
@@ -153,6 +155,8 @@ class Explaining:
             task = None
             try:
                 task = row_task(request, self.space, self.rows[number])
+                if self._levers is not None and (number in self._kept or len(self._kept) < ROWS_AT_ONCE):
+                    self._kept[number] = task
                 task.budget.start(until, request.deadline)
                 began = time.perf_counter()
                 result = search(task, self.search_with, request.seed)
@@ -177,8 +181,19 @@ class Explaining:
                 "the opened model and the logged one disagree on %d rows; searched without opening", len(doubted)
             )
             self._clock.again(len(doubted))
-            unopened = replace(request.requirements, unopened=Uncertified("disagree"))
-            self._answer(replace(request, requirements=unopened), doubted)
+            self._doubted |= set(doubted)
+            self._answer(self._unopened(), doubted)
+
+    def _unopened(self) -> Request:
+        """Return the request of rows of which the opened model and the logged one disagree."""
+        unopened = replace(self.request.requirements, unopened=Uncertified("disagree"))
+        return replace(self.request, requirements=unopened)
+
+    def _known(self, number: int) -> RowTask:
+        """Return the task of a row once more, with what its search knows of it where that was kept."""
+        if number in self._kept:
+            return self._kept[number]
+        return row_task(self._unopened() if number in self._doubted else self.request, self.space, self.rows[number])
 
     def _note(self, number: int, task: RowTask, verified_row: VerifiedRow | Exception) -> bool:
         """Note what was verified; return whether the judge refused all that the opened model predicts as wanted."""

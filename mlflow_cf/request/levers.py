@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -20,7 +20,7 @@ from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.proof.pipeline import Answer, run_inquiries
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.replies import counterfactuals
-from mlflow_cf.request.request import CodedRows, Request, Row, is_wanted, read_rows, row_task
+from mlflow_cf.request.request import CodedRows, Request, is_wanted, read_rows, row_task
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.reasons import stopped
 from mlflow_cf.words.result import Explanation, LeverSet, Responsiveness, Share
@@ -54,19 +54,20 @@ class LeverRequest:
         return cls(request, space, wanted) if wanted or query.responsiveness else None
 
     def told(
-        self, rows: Mapping[int, Row], explained: Mapping[int, Explanation], proved: Collection[int]
+        self, task_of: Callable[[int], RowTask], explained: Mapping[int, Explanation], proved: Collection[int]
     ) -> dict[int, Explanation]:
         """Return explanations of rows with their levers, in even shares of the time that is left.
 
         Args:
-            rows: those that need a counterfactual; explained: their explanations so far; both by number.
+            task_of: the number of a row that needs a counterfactual -> its task.
+            explained: the explanations of these rows so far, by number.
             proved: the rows of which it is proved that no lawful action turns the decision.
         """
         found, numbers = dict(explained), list(explained)
         for start in range(0, len(numbers), ROWS_AT_ONCE):
             some = numbers[start : start + ROWS_AT_ONCE]
             asked = [
-                self._row(rows[number], explained[number], len(numbers) - start - place, proved=number in proved)
+                self._row(task_of(number), explained[number], len(numbers) - start - place, proved=number in proved)
                 for place, number in enumerate(some)
             ]
             results = run_inquiries(self.request.judges, self.space, asked)
@@ -78,12 +79,11 @@ class LeverRequest:
         return found
 
     def _row(
-        self, row: Row, before: Explanation, rows_left: int, *, proved: bool
+        self, task: RowTask, before: Explanation, rows_left: int, *, proved: bool
     ) -> Generator[Asked, Outcome, Explanation]:
         """Return the explanation of one row with its levers."""
         request = self.request
         request.admission.give_way()
-        task = row_task(_one_answer(request), self.space, row)
         budget = task.budget.anew(max(request.max_evaluations - before.evaluations, 0))
         task = replace(task, budget=budget)
         budget.start(_share(request.deadline, rows_left), request.deadline)
