@@ -40,6 +40,7 @@ from mlflow_cf.structures.capabilities import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.levers import Levers
+from mlflow_cf.words.phrases import Language
 from mlflow_cf.words.verification import Verifications
 
 
@@ -150,7 +151,7 @@ class ExplainedModel:
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
                 time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
-                why_not, region, levers and responsiveness, as in `explain`; None: the policy's defaults.
+                why_not, region, levers, responsiveness and language, as in `explain`; None: the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -200,6 +201,7 @@ class ExplainedModel:
         region: RegionAsked = False,
         levers: LeversAsked | Sequence[Sequence[str]] | None = None,
         responsiveness: bool = False,
+        language: Language | None = None,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -228,6 +230,7 @@ class ExplainedModel:
             levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
                 feature groups; see `levers`.
             responsiveness: which share of the lawful changes of each feature group turns the decision.
+            language: of sentences, ``"en"`` or ``"de"``; None: the policy's.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -258,6 +261,7 @@ class ExplainedModel:
                 "region": region,
                 "levers": levers,
                 "responsiveness": responsiveness,
+                "language": language,
             }
         )
         query.check_count(self.policy.limits)

@@ -36,6 +36,7 @@ from mlflow_cf.policy.limits import (
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.policy.target import Target
 from mlflow_cf.validation import validated
+from mlflow_cf.words.phrases import Language
 
 Explain = Literal["unfavourable", "all", "none"]
 Sealable = Literal["target"]
@@ -66,6 +67,7 @@ class Policy(BaseModel):
         min_difference: several answers differ by a level, or in a number by this share of its range.
         why_not: how much is found out about rows without counterfactual where a request does not say: all (``full``),
             what takes a tenth of the time and evaluations (``quick``), or nothing; false also forbids requests to ask.
+        language: of sentences.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,6 +88,7 @@ class Policy(BaseModel):
     diversity: Diversity = "sets"
     min_difference: LeastDifference = LEAST_DIFFERENCE
     why_not: WhyNotAsked = "quick"
+    language: Language = "en"
 
     @field_validator("robust_to")
     @classmethod
@@ -196,6 +199,7 @@ class Query(BaseModel):
             features that it changes (true), or of all (``all``).
         levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many groups.
         responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
+        language: of sentences, ``en`` or ``de``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -218,6 +222,7 @@ class Query(BaseModel):
     region: RegionAsked = False
     levers: LeversAsked | None = None
     responsiveness: StrictBool = False
+    language: Language | None = None
 
     @field_validator("region", mode="before")
     @classmethod

@@ -16,8 +16,8 @@ from mlflow_cf.problem import Budget
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.regions.grow import FoundSide, region_of
 from mlflow_cf.request.request import Request, Row, row_task
-from mlflow_cf.words.region import region_text
 from mlflow_cf.words.result import Counterfactual, Explanation, RegionSide
+from mlflow_cf.words.sentences import Speaker
 
 NO_TIME: Final = "no region: the limits of the request left nothing for it"
 NARROW: Final = "no region: nothing around the answer could be proved"
@@ -67,7 +67,7 @@ def _widened(request: Request, task: RowTask, one: Explanation, budget: Budget) 
             sides = region_of(problem, row, tolerance, budget, everything=request.query.region == "all")
         changed = ~((row == problem.x0) | (np.isnan(row) & np.isnan(problem.x0)))
         told = [side for side in sides if changed[side.column] or side.wide]
-        widened.append(_told(answer, space, told) if told else _none(answer, budget))
+        widened.append(_told(answer, space, told, request.speaker) if told else _none(answer, budget))
     return tuple(widened)
 
 
@@ -80,10 +80,10 @@ def _none(answer: Counterfactual, budget: Budget) -> Counterfactual:
     return replace(answer, region_reason=NO_TIME if budget.spent else NARROW)
 
 
-def _told(answer: Counterfactual, space: FeatureSpace, sides: list[FoundSide]) -> Counterfactual:
+def _told(answer: Counterfactual, space: FeatureSpace, sides: list[FoundSide], speaker: Speaker) -> Counterfactual:
     """Return an answer with its region, which its text tells, too."""
     region = tuple(_side(space.features[side.column], side) for side in sides)
-    text = region_text(region, [(side.at_low, side.at_high) for side in sides])
+    text = speaker.region(region, [(side.at_low, side.at_high) for side in sides])
     return replace(answer, region=region, text=f"{answer.text}\n{text}")
 
 
