@@ -64,6 +64,19 @@ class SupportsEnds(Protocol):
 
 
 @runtime_checkable
+class SupportsBreaks(Protocol):
+    """Its bounds on boxes also hold between some numbers; without, they hold for the values of their grid alone."""
+
+    def breaks(self, column: int) -> Floats | None:
+        """Return raw numbers (n,), ascending, each the last one before the model's answer may jump.
+
+        The bounds of a box with two raw numbers of a column also hold for all numbers between them, if no break
+        parts these two. None: that is not known of this column.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsPairs(Protocol):
     """It tabulates what two changes of a row do together; without, candidates of two changes are scored as rows."""
 
@@ -272,7 +285,9 @@ class SupportsHidden(Protocol):
         ...
 
 
-CAPABILITIES = (SupportsSteady, SupportsEnds, SupportsPairs, SupportsProduct, SupportsParts, SupportsBoxes)
+CAPABILITIES = (
+    SupportsSteady, SupportsEnds, SupportsBreaks, SupportsPairs, SupportsProduct, SupportsParts, SupportsBoxes
+)  # fmt: skip
 
 
 def is_steady(structure: Structure) -> bool:
@@ -283,6 +298,11 @@ def is_steady(structure: Structure) -> bool:
 def ends_of(structure: Structure, column: int) -> Floats | None:
     """Return what `SupportsEnds.ends` does; None if it is not known."""
     return structure.ends(column) if isinstance(structure, SupportsEnds) else None
+
+
+def breaks_of(structure: Structure, column: int) -> Floats | None:
+    """Return what `SupportsBreaks.breaks` does; None if it is not known."""
+    return structure.breaks(column) if isinstance(structure, SupportsBreaks) else None
 
 
 def is_ordered(structure: Structure, column: int) -> bool:

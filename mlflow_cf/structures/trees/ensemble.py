@@ -101,6 +101,10 @@ class TreeEnsemble:
         """Return the last raw number of every cell of a column."""
         return self.lookups[column].cuts
 
+    def breaks(self, column: int) -> Floats:
+        """Return the last raw number of every cell of a column, within which no tree tells numbers apart."""
+        return self.lookups[column].cuts
+
     def ordered(self, column: int) -> bool:
         """Return whether all tests of a feature compare with thresholds."""
         return bool(self.trees.features.ordered[column])
