@@ -19,13 +19,15 @@ from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.regions.axes import Axis
-from mlflow_cf.structures.capabilities import Boxes, boxes_of
+from mlflow_cf.structures.capabilities import Boxes, SupportsSettling, boxes_of
+from mlflow_cf.structures.kernels.parting import MISSED, PROVED, UNSURE
 from mlflow_cf.structures.structure import Encoded, Structure
 
 MOST_LISTED: Final = 64  # rows of a box that are scored one by one: as long as bounding two boxes
 MOST_CORNERS: Final = 4  # axes of which all corners are tried
 DESCENTS: Final = 3  # single changes of a row, each to where it scores least
 SWEEP: Final = 16  # evaluations that a sweep takes as long as
+MORE_PARTS: Final = 16  # of a box that its structure parts itself take as long as one that is bounded
 AT_ONCE: Final = 16  # boxes that are parted together
 LESS: Final = 0.7  # of what halving an axis gains once more
 
@@ -120,6 +122,12 @@ class Prover:
         The box is halved again and again, along the axes whose halves are bounded best; the parts whose bounds are
         worst come first.
         """
+        if self.constant and self._score is not None and isinstance(self._boxes, SupportsSettling):
+            score, parts = self._score, min(MORE_PARTS * most, self.budget.left)
+            told = self._boxes.settle(box[self._piece], score.weights, score.may, score.sure, parts)
+            if told is not None:
+                self.budget.take(told[1] // MORE_PARTS + 1)
+                return Settled(proved=told[0] == PROVED, known=told[0] in (MISSED, UNSURE), doubtful=told[0] == UNSURE)
         found, gains = self._tried(box), self._gains(box)
         waiting, used = [(box, gains)], 2 * len(gains)
         while waiting and not found.refused:

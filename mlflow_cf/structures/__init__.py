@@ -16,6 +16,7 @@ from mlflow_cf.structures.capabilities import (
     SupportsPairs,
     SupportsParts,
     SupportsProduct,
+    SupportsSettling,
     SupportsSteady,
 )
 from mlflow_cf.structures.layers.columns import (
@@ -64,6 +65,7 @@ __all__ = [
     "SupportsPairs",
     "SupportsParts",
     "SupportsProduct",
+    "SupportsSettling",
     "SupportsSteady",
     "TreeEnsemble",
     "score_encoded",

@@ -223,6 +223,25 @@ class CostBounds(Protocol):
 
 
 @runtime_checkable
+class SupportsSettling(Protocol):
+    """`Boxes` that part a box by what their model tests; without, boxes are halved, and each half is bounded."""
+
+    def settle(self, mask: Flags, weights: Floats, may: float, sure: float, most: int) -> tuple[int, int] | None:
+        """Return how the weighted raw scores of all rows of a box lie, and how many parts of it were bounded.
+
+        0: all reach `sure`; 1: some row is below `may`; 2: neither, though all was seen; 3: neither within `most`
+        parts. None: the box cannot be parted so.
+
+        Args:
+            mask: (n,) the box.
+            weights: (k,) of the raw scores.
+            may, sure: limits of the weighted raw score, rounding not included.
+            most: parts that may be bounded.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsCosts(Protocol):
     """`Boxes` that know what values cost which reach a score; without, only scores of boxes are bounded."""
 
