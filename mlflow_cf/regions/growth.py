@@ -18,6 +18,7 @@ from mlflow_cf.regions.axes import Axis
 from mlflow_cf.regions.lawful import BoxRules
 from mlflow_cf.regions.proving import UNKNOWN, Prover, Settled
 
+FEW: Final = 40  # pieces of an axis that grows first
 FIRST_STEP: Final = 1 / 32  # of an axis, so that no side runs ahead of the others
 MOST_BOUNDED: Final = 1_024  # boxes that settling may bound in all: 20 ms for a hundred trees
 MOST_OF_A_SIDE: Final = 256  # of these for a slab
@@ -65,11 +66,17 @@ class Growth:
         if len(self.axes) == 1 and self.prover.constant and enough and self._lawful:
             self._list()
             return
-        self._grow()
-        while stuck := [end for end in self.ends if end.state == "stuck"]:
-            for end in stuck:  # one piece each, in turn
-                self._settle(end)
-            self._grow()
+        for some in self._by_share():
+            self._grow(some)
+            while stuck := [end for end in some if end.state == "stuck"]:
+                for end in stuck:  # one piece each, in turn
+                    self._settle(end)
+                self._grow(some)
+
+    def _by_share(self) -> list[list[End]]:
+        """Return the ends of axes of few pieces, each of which is a large share of the feature, then all others."""
+        few = [end for end in self.ends if len(self.axes[end.axis].first) <= FEW]
+        return [few, [end for end in self.ends if end not in few]]
 
     @property
     def _lawful(self) -> bool:
@@ -96,9 +103,9 @@ class Growth:
         if not self.axes[0].numeric:
             self.box |= sure
 
-    def _grow(self) -> None:
-        """Grow by bounds alone, all ends side by side."""
-        waiting = [end for end in self.ends if end.state == "growing"]
+    def _grow(self, ends: Sequence[End]) -> None:
+        """Grow by bounds alone, some ends side by side."""
+        waiting = [end for end in ends if end.state == "growing"]
         while waiting := [end for end in waiting if self._goes_on(end)]:
             pieces = [self._next(end) for end in waiting]
             slabs, wide = np.empty((len(waiting), len(self.box)), dtype=np.bool_), self.box.copy()

@@ -82,6 +82,8 @@ class BoxRules:
 
     def _too_many(self, box: Bools) -> bool:
         """Return whether some row of a box changes more groups than a limit allows."""
+        if not self._limits:
+            return False
         differs = sum(bool((self._changing(n) & box[self._part(n)]).any()) for n in range(len(self.axes)))
         return any(kept + differs > most for most, kept in self._limits)
 

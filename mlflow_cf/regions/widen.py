@@ -47,9 +47,7 @@ class Side:
         return len(self.levels) == 1 or self.low == self.high
 
 
-def widen(
-    problem: Problem, row: Floats, columns: Sequence[int], tolerance: float, budget: Budget
-) -> list[Side]:
+def widen(problem: Problem, row: Floats, columns: Sequence[int], tolerance: float, budget: Budget) -> list[Side]:
     """Return the region around a counterfactual of an opened model.
 
     Every row in it that has admissible values is predicted as wanted, though scores may be off by the tolerance, and
