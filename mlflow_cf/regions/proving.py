@@ -122,12 +122,9 @@ class Prover:
         The box is halved again and again, along the axes whose halves are bounded best; the parts whose bounds are
         worst come first.
         """
-        if self.constant and self._score is not None and isinstance(self._boxes, SupportsSettling):
-            score, parts = self._score, min(MORE_PARTS * most, self.budget.left)
-            told = self._boxes.settle(box[self._piece], score.weights, score.may, score.sure, parts)
-            if told is not None:
-                self.budget.take(told[1] // MORE_PARTS + 1)
-                return Settled(proved=told[0] == PROVED, known=told[0] in (MISSED, UNSURE), doubtful=told[0] == UNSURE)
+        told = self._told(box, most)
+        if told is not None:
+            return told
         found, gains = self._tried(box), self._gains(box)
         waiting, used = [(box, gains)], 2 * len(gains)
         while waiting and not found.refused:
@@ -146,6 +143,19 @@ class Prover:
                 found = self._better(found, self._judged(self._near(flags[left])))
             waiting += [parts[at] for at in left[np.argsort(-low[left], kind="stable")].tolist()]
         return found if found.known else Settled(proved=True)
+
+    def _told(self, box: Bools, most: int) -> Settled | None:
+        """Return what the structure finds out about a box by itself; None if it cannot."""
+        score, boxes = self._score, self._boxes
+        if not self.constant or score is None or not isinstance(boxes, SupportsSettling):
+            return None
+        most = min(MORE_PARTS * most, self.budget.left)
+        found = boxes.settle(box[self._piece], score.weights, score.may, score.sure, most)
+        if found is None:
+            return None
+        outcome, used = found
+        self.budget.take(used // MORE_PARTS + 1)
+        return Settled(proved=outcome == PROVED, known=outcome in (MISSED, UNSURE), doubtful=outcome == UNSURE)
 
     def _parted(self, nodes: Sequence[Node]) -> tuple[Settled, Sequence[Node]]:
         """Return the halves of boxes, and what the rows of small ones say, which are scored instead.

@@ -68,10 +68,9 @@ class SupportsBreaks(Protocol):
     """Its bounds on boxes also hold between some numbers; without, they hold for the values of their grid alone."""
 
     def breaks(self, column: int) -> Floats | None:
-        """Return raw numbers (n,), ascending, each the last one before the model's answer may jump.
+        """Return raw numbers (n,), ascending, each the last before the model's answer may jump; None: not known.
 
-        The bounds of a box with two raw numbers of a column also hold for all numbers between them, if no break
-        parts these two. None: that is not known of this column.
+        Bounds of a box with two numbers of a column also hold for all between them, if no break parts these two.
         """
         ...
 
@@ -227,16 +226,9 @@ class SupportsSettling(Protocol):
     """`Boxes` that part a box by what their model tests; without, boxes are halved, and each half is bounded."""
 
     def settle(self, mask: Flags, weights: Floats, may: float, sure: float, most: int) -> tuple[int, int] | None:
-        """Return how the weighted raw scores of all rows of a box lie, and how many parts of it were bounded.
+        """Return how the `weights` (k,) of raw scores of all rows of the box `mask` (n,) lie, and the parts bounded.
 
-        0: all reach `sure`; 1: some row is below `may`; 2: neither, though all was seen; 3: neither within `most`
-        parts. None: the box cannot be parted so.
-
-        Args:
-            mask: (n,) the box.
-            weights: (k,) of the raw scores.
-            may, sure: limits of the weighted raw score, rounding not included.
-            most: parts that may be bounded.
+        0: all reach `sure`; 1: a row is below `may`; 2: neither; 3: open after `most` parts. None: no such box.
         """
         ...
 

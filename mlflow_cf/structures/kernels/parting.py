@@ -12,7 +12,7 @@ import numba
 import numpy as np
 
 from mlflow_cf.kernel import kernel
-from mlflow_cf.structures.kernels.trees import Array
+from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST, Array, Nodes, Trees
 
 PROVED, MISSED, UNSURE, OPEN = range(4)
 DEEPEST = 128  # parts of parts
@@ -46,7 +46,7 @@ class Limits(NamedTuple):
 
 
 class PartWorkspace(NamedTuple):
-    """Boxes that wait: ends `low`, `high` (n, features), trees with several leaves `live` (n, trees), their `count`.
+    """Boxes that wait: ends `low`, `high` (n, features), trees with several leaves `live` (n, trees), their `counts`.
 
     Then `fixed` (n,), the sum of the other trees; of one tree the nodes in reach `order`, with their `least` and
     `largest` leaf (nodes,); what parting at a cut lifts the part below and above by, `gains` (2, cuts); the cuts that
@@ -56,13 +56,38 @@ class PartWorkspace(NamedTuple):
     low: Array
     high: Array
     live: Array
-    count: Array
+    counts: Array
     fixed: Array
     order: Array
     least: Array
     largest: Array
     gains: Array
     touched: Array
+
+
+def cuts_of(trees: Trees, flags: Array, weights: Array) -> Cuts | None:
+    """Return trees, pruned to the cells with a flag (cells,), over the positions of these; None if one tests a set."""
+    nodes, start, before = trees.nodes, trees.features.start, np.append(0, flags.cumsum())
+    feature = nodes.tests[:, FEATURE].astype(np.int64)
+    if (nodes.tests[feature >= 0, TEST] >= 0).any():
+        return None
+    places = start[np.maximum(feature, 0)]
+    cut = before[np.minimum(places + nodes.tests[:, CUT] + 1, len(flags))] - before[places]
+    left = nodes.tests[:, LEFT].astype(np.int64)
+    return Cuts(nodes.roots, feature, cut, left, _worth(nodes, weights), before[start])
+
+
+def _worth(nodes: Nodes, weights: Array) -> Array:
+    """Return what the values of nodes (nodes,) add to the raw scores, weighted."""
+    if nodes.value.shape[1] == len(weights):
+        return np.asarray(nodes.value @ weights)
+    weight, level, own = np.zeros(len(nodes.value)), nodes.roots, weights[np.maximum(nodes.outputs, 0)]
+    while len(level):
+        weight[level] = own
+        inner = nodes.tests[level, FEATURE] >= 0
+        level, own = nodes.tests[level[inner], LEFT], np.tile(own[inner], 2)
+        level = np.concatenate([level, level + 1])
+    return np.asarray(nodes.value[:, 0] * weight)
 
 
 def room_for_parts(cuts: Cuts) -> PartWorkspace:
@@ -72,7 +97,7 @@ def room_for_parts(cuts: Cuts) -> PartWorkspace:
         low=np.zeros((DEEPEST + 2, features), np.int64),
         high=np.zeros((DEEPEST + 2, features), np.int64),
         live=np.empty((DEEPEST + 2, trees), np.int64),
-        count=np.full(DEEPEST + 2, trees),
+        counts=np.full(DEEPEST + 2, trees),
         fixed=np.zeros(DEEPEST + 2),
         order=np.empty(nodes, np.int64),
         least=np.empty(nodes),
@@ -142,7 +167,7 @@ def _vote(cuts: Cuts, root: Any, low: Array, high: Array, room: PartWorkspace, t
 
 @numba.njit(inline="always")
 def _best(room: PartWorkspace, touched: Any, lack: Any) -> Any:
-    """Return the place of the cut that lifts both parts most, as far as they lack it; forget all gains."""
+    """Return the place of the cut that lifts both parts most, as far as they lack it."""
     best, place, gains = -1.0, room.touched[0], room.gains
     for number in range(touched):
         some = room.touched[number]
@@ -153,61 +178,63 @@ def _best(room: PartWorkspace, touched: Any, lack: Any) -> Any:
     return place
 
 
+@numba.njit(inline="always")
+def _seen(cuts: Cuts, room: PartWorkspace, box: Any) -> Any:
+    """Return bounds of the sum in a box, and the number of cuts with gains; keep the trees with several leaves."""
+    low, high, live = room.low[box], room.high[box], room.live[box]
+    fixed, kept, touched, least, largest = room.fixed[box], 0, 0, 0.0, 0.0
+    for number in range(room.counts[box]):
+        tree = live[number]
+        root = cuts.roots[tree]
+        _reach(cuts, root, low, high, room)
+        if room.least[root] == room.largest[root]:
+            fixed += room.least[root]
+            continue
+        live[kept] = tree
+        kept += 1
+        least, largest = least + room.least[root], largest + room.largest[root]
+        touched = _vote(cuts, root, low, high, room, touched)
+    room.fixed[box], room.counts[box] = fixed, kept
+    return least + fixed, largest + fixed, touched
+
+
+@numba.njit(inline="always")
+def _part(cuts: Cuts, room: PartWorkspace, box: Any, place: Any) -> None:
+    """Part a box at the cut of a place; the part that is lifted less becomes the next box, the other one stays."""
+    feature, other = np.int64(0), box + 1
+    while cuts.start[feature + 1] <= place:
+        feature += 1
+    for axis in range(room.low.shape[1]):
+        room.low[other, axis], room.high[other, axis] = room.low[box, axis], room.high[box, axis]
+    for number in range(room.counts[box]):
+        room.live[other, number] = room.live[box, number]
+    room.counts[other], room.fixed[other] = room.counts[box], room.fixed[box]
+    below = other if room.gains[0, place] < room.gains[1, place] else box
+    room.high[below, feature] = place - cuts.start[feature] - 1
+    room.low[other + box - below, feature] = place - cuts.start[feature]
+
+
 @kernel
 def part_boxes(cuts: Cuts, limits: Limits, room: PartWorkspace, found: Array) -> None:
     """Write what is known of the first box, one of the constants above, and how many were looked at, `found` (2,)."""
     waiting, used, unsure = 1, 0, False
+    found[0] = OPEN
     while waiting:
-        if used >= limits.most:
-            found[0], found[1] = OPEN, used
+        if used >= limits.most or waiting > DEEPEST:
+            found[1] = used
             return
         waiting -= 1
         used += 1
-        low, high, live = room.low[waiting], room.high[waiting], room.live[waiting]
-        fixed, count, touched, least, largest = room.fixed[waiting], room.count[waiting], 0, 0.0, 0.0
-        kept = 0
-        for number in range(count):
-            tree = live[number]
-            root = cuts.roots[tree]
-            _reach(cuts, root, low, high, room)
-            if room.least[root] == room.largest[root]:
-                fixed += room.least[root]
-                continue
-            live[kept] = tree
-            kept += 1
-            least, largest = least + room.least[root], largest + room.largest[root]
-            touched = _vote(cuts, root, low, high, room, touched)
-        least, largest = least + fixed, largest + fixed
-        done = least >= limits.sure or kept == 0
-        place = np.int64(0)
-        if touched:
-            place = _best(room, touched, limits.sure - least)
-        lifts_below, lifts_above = 0.0, 0.0
-        if touched:
-            lifts_below, lifts_above = room.gains[0, place], room.gains[1, place]
-        for number in range(touched):
-            room.gains[0, room.touched[number]] = room.gains[1, room.touched[number]] = -1.0
+        least, largest, touched = _seen(cuts, room, waiting)
         if largest < limits.may:
             found[0], found[1] = MISSED, used
             return
-        if done:
-            unsure |= least < limits.sure
-            continue
-        if waiting + 2 > DEEPEST:
-            found[0], found[1] = OPEN, used
-            return
-        feature = np.int64(0)
-        while cuts.start[feature + 1] <= place:
-            feature += 1
-        cut, other = place - cuts.start[feature], waiting + 1
-        for axis in range(low.size):
-            room.low[other, axis], room.high[other, axis] = low[axis], high[axis]
-        for number in range(kept):
-            room.live[other, number] = live[number]
-        room.count[waiting] = room.count[other] = kept
-        room.fixed[waiting] = room.fixed[other] = fixed
-        worse = other if lifts_below < lifts_above else waiting  # of the part below the cut
-        room.high[worse, feature] = cut - 1
-        room.low[other + waiting - worse, feature] = cut
-        waiting += 2
+        if least < limits.sure:
+            if touched:
+                _part(cuts, room, waiting, _best(room, touched, limits.sure - least))
+                waiting += 2
+            else:
+                unsure = True
+        for number in range(touched):
+            room.gains[0, room.touched[number]] = room.gains[1, room.touched[number]] = -1.0
     found[0], found[1] = UNSURE if unsure else PROVED, used

@@ -24,7 +24,7 @@ from mlflow_cf.structures.kernels.pairs import (
     TriedCells,
     find_rectangles,
 )
-from mlflow_cf.structures.kernels.parting import Cuts, Limits, part_boxes, room_for_parts
+from mlflow_cf.structures.kernels.parting import Limits, cuts_of, part_boxes, room_for_parts
 from mlflow_cf.structures.kernels.restrict import bounds_boxes, restrict_trees
 from mlflow_cf.structures.kernels.sweeps import BoxRows, ProductWorkspace, add_up, note_leaves, sweep_trees
 from mlflow_cf.structures.kernels.trees import (
@@ -224,15 +224,9 @@ class TreeBoxes:
         flags = np.zeros(self.trees.features.start[-1], dtype=np.bool_)
         flags[self.cells[mask]] = True
         trees = restrict_trees(flags, np.arange(len(self.lookups)), self.trees)
-        nodes, start = trees.nodes, trees.features.start
-        feature = nodes.tests[:, FEATURE].astype(np.int64)
-        if (nodes.tests[feature >= 0, TEST] >= 0).any():
-            return None  # a test of a set of cells
-        before = np.append(0, flags.cumsum())
-        places = start[np.maximum(feature, 0)]
-        cut = before[np.minimum(places + nodes.tests[:, CUT] + 1, len(flags))] - before[places]
-        each = _worth(nodes, weights)
-        cuts = Cuts(nodes.roots, feature, cut, nodes.tests[:, LEFT].astype(np.int64), each, before[start])
+        cuts = cuts_of(trees, flags, weights)
+        if cuts is None:
+            return None
         off, base = self._rounding(weights), float(trees.base @ weights)
         found = np.empty(2, dtype=np.int64)
         part_boxes(cuts, Limits(sure + off - base, may - off - base, most), room_for_parts(cuts), found)
@@ -265,19 +259,6 @@ def _joined(forest: Forest, tests: Tests) -> Nodes:
     value = np.empty_like(forest.value, order="C")
     value[place] = forest.value
     return Nodes(place[forest.roots], np.array(forest.outputs, dtype=np.int32), table, value)
-
-
-def _worth(nodes: Nodes, weights: Floats) -> Floats:
-    """Return what the values of nodes (nodes,) add to the raw scores, weighted."""
-    if nodes.value.shape[1] == len(weights):
-        return np.asarray(nodes.value @ weights)
-    weight, level, own = np.zeros(len(nodes.value)), nodes.roots, weights[np.maximum(nodes.outputs, 0)]
-    while len(level):
-        weight[level] = own
-        inner = nodes.tests[level, FEATURE] >= 0
-        level, own = nodes.tests[level[inner], LEFT], np.tile(own[inner], 2)
-        level = np.concatenate([level, level + 1])
-    return np.asarray(nodes.value[:, 0] * weight)
 
 
 def _deepest(nodes: Nodes) -> int:
