@@ -296,9 +296,8 @@ class SupportsHidden(Protocol):
         ...
 
 
-CAPABILITIES = (
-    SupportsSteady, SupportsEnds, SupportsBreaks, SupportsPairs, SupportsProduct, SupportsParts, SupportsBoxes
-)  # fmt: skip
+_TOLD = (SupportsEnds, SupportsBreaks, SupportsParts, SupportsBoxes)
+CAPABILITIES = (SupportsSteady, SupportsPairs, SupportsProduct, *_TOLD)
 
 
 def is_steady(structure: Structure) -> bool:
