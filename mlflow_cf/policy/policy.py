@@ -196,6 +196,7 @@ class Query(BaseModel):
             features that it changes (true), or of all (``all``).
         levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many groups.
         responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
+        record: whether the reply has a record of each row, which `mlflow-cf check` verifies later.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -218,6 +219,7 @@ class Query(BaseModel):
     region: RegionAsked = False
     levers: LeversAsked | None = None
     responsiveness: StrictBool = False
+    record: StrictBool = False
 
     @field_validator("region", mode="before")
     @classmethod
