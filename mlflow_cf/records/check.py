@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -15,6 +15,7 @@ from mlflow_cf.policy import Query
 from mlflow_cf.records.document import (
     Record,
     RecordedCounterfactual,
+    RecordedSide,
     RecordSource,
     is_edited,
     read_document,
@@ -22,6 +23,7 @@ from mlflow_cf.records.document import (
 )
 from mlflow_cf.records.enumerate import every_candidate
 from mlflow_cf.records.make import Explains, model_digest, policy_digest, row_values
+from mlflow_cf.records.regions import corners, is_inside
 from mlflow_cf.records.result import BROKEN, OK, OPEN, Check, Checks
 from mlflow_cf.words.result import Explanation, changes_between
 from mlflow_cf.words.verification import Verification
@@ -133,8 +135,6 @@ class _Checking:
     def _counterfactual(self, number: int, found: RecordedCounterfactual) -> Iterator[Check]:
         """Yield what the model and every constraint say of a counterfactual now."""
         name, space = f"counterfactual {number}", self.explained.space
-        if self.explained.context.policy.target.ladder and found.rung is None:
-            return
         now = self.explained.verify(
             self._table, space.from_values([dict(found.row)]), minimality=False, **self._options(found.rung)
         )[0]
@@ -150,22 +150,24 @@ class _Checking:
         yield Check(f"{name}: changes", OK if same else BROKEN, "" if same else "are not those between the rows")
         yield self._prediction(f"{name}: distance", found.distance, now.distance)
         yield from _constraints(name, now)
-        if found.region is not None:
-            yield self._region(number, found)
+        if found.region:
+            yield self._region(number, found, found.region)
 
-    def _region(self, number: int, found: RecordedCounterfactual) -> Check:
-        """Widen the answer again, and look whether the region that is proved now has all of the recorded one."""
-        what = f"counterfactual {number}: region"
-        again = self._again
-        if isinstance(again, str):
-            return Check(what, OPEN, again)
-        sides = [side.model_dump() for side in found.region or ()]
-        for one in again.counterfactuals:
-            if dict(one.row) == found.row and one.region is not None:
-                now = [side.to_dict() for side in one.region]
-                same = [{**side, "levels": list(side["levels"])} for side in sides] == now
-                return Check(what, OK if same else BROKEN, "proved again" if same else "another one is proved now")
-        return Check(what, OPEN, "the search has found another answer")
+    def _region(self, number: int, found: RecordedCounterfactual, sides: Sequence[RecordedSide]) -> Check:
+        """Ask the model about the corners of a region, then prove one around the answer again."""
+        what, space = f"counterfactual {number}: region", self.explained.space
+        rows = space.from_values(list(corners(space, found.row, sides)))
+        for one in self.explained.verify(self._table, rows, minimality=False, **self._options(found.rung)):
+            if not (one.valid and not one.fault and not one.broken and not one.unmet):
+                return Check(what, BROKEN, "a corner of it is no counterfactual now")
+        if isinstance(self._again, str):
+            return Check(what, OPEN, self._again)
+        for again in self._again.counterfactuals:
+            if dict(again.row) == found.row and again.region is not None:
+                inside = is_inside(space, found.row, sides, again.region)
+                reason = "proved again" if inside else "its corners hold, but a part of it is not proved now"
+                return Check(what, OK if inside else OPEN, reason)
+        return Check(what, OPEN, "its corners hold, but the fresh search has found another answer")
 
     @cached_property
     def _again(self) -> Explanation | str:
@@ -242,19 +244,23 @@ class _Checking:
             if nearest < bound - tolerance:
                 return Check(what, BROKEN, f"one is at {nearest:.6g}")
             return Check(what, OK, "all candidates were tried")
-        again = self._again
-        if isinstance(again, str):
-            return Check(what, OPEN, again)
-        same = [one for one in again.counterfactuals if one.rung == found.rung]
-        place = number if found.rung is None else 0
-        if place >= len(same):
-            return Check(what, OPEN, again.reason or f"a fresh search ended with {again.status}")
-        one = same[place]
-        if one.distance < bound - tolerance:
-            return Check(what, BROKEN, f"one is at {one.distance:.6g}: {one.text}")
-        if one.bound is not None and one.bound >= bound - tolerance:
-            return Check(what, OK, f"proved again by {again.explainer} with another seed")
-        return Check(what, OPEN, again.reason or "a fresh search found nothing nearer, but has no such proof")
+        if isinstance(self._again, str):
+            return Check(what, OPEN, self._again)
+        return _nearest(what, self._again, number, found.rung, bound - tolerance)
+
+
+def _nearest(what: str, again: Explanation, number: int, rung: int | None, least: float) -> Check:
+    """Compare a fresh answer with what was proved of the one at the same place: nothing is nearer than `least`."""
+    same = [one for one in again.counterfactuals if one.rung == rung]
+    place = number if rung is None else 0
+    if place >= len(same):
+        return Check(what, OPEN, again.reason or f"a fresh search ended with {again.status}")
+    one = same[place]
+    if one.distance < least:
+        return Check(what, BROKEN, f"one is at {one.distance:.6g}: {one.text}")
+    if one.bound is not None and one.bound >= least:
+        return Check(what, OK, f"proved again by {again.explainer} with another seed")
+    return Check(what, OPEN, again.reason or "a fresh search found nothing nearer, but has no such proof")
 
 
 def _constraints(name: str, now: Verification) -> Iterator[Check]:

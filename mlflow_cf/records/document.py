@@ -143,7 +143,10 @@ def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
 
 def is_edited(document: Mapping[str, Any]) -> bool:
     """Whether the content of a document is another than its digest says."""
-    return digest({key: value for key, value in document.items() if key != "sha256"}) != document.get("sha256")
+    try:
+        return digest({key: value for key, value in document.items() if key != "sha256"}) != document.get("sha256")
+    except (ValueError, TypeError, RecursionError):  # what JSON cannot hold
+        return True
 
 
 def read_document(source: RecordSource) -> dict[str, Any]:
@@ -158,7 +161,7 @@ def read_document(source: RecordSource) -> dict[str, Any]:
         if len(source) > MOST_BYTES:
             raise InputError("record", f"is larger than {MOST_BYTES:,} bytes", "pass a single record")
         try:
-            source = json.loads(source, parse_constant=_no_number)
+            source = json.loads(source, parse_constant=_no_number, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
             raise InputError("record", f"is not JSON ({error})", _FIX) from None
     if not isinstance(source, Mapping):
@@ -206,6 +209,13 @@ def _text(path: Path) -> str:
         raise InputError("record", fact, "check the path") from None
     except UnicodeDecodeError:
         raise InputError("record", "is not UTF-8", _FIX) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key twice in one object")
+    return found
 
 
 def _no_number(word: str) -> float:
