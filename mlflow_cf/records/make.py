@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -30,22 +31,34 @@ _OF_COUNTERFACTUAL: Final = (
 
 
 class Explains(Protocol):
-    """What is needed of an explained model."""
-
-    model: OpenModel
-    space: FeatureSpace
-    policy: Policy
-    judge: Judge
-    outcome: Outcome
+    """What is needed of an explained model, whose attributes and methods these are."""
 
     @property
-    def context(self) -> RequestContext: ...  # noqa: D102  see `ExplainedModel`
+    def model(self) -> OpenModel: ...  # noqa: D102
 
-    def explain(self, X: Rows, **options: Any) -> Explanations: ...  # noqa: D102
+    @property
+    def space(self) -> FeatureSpace: ...  # noqa: D102
 
-    def request(self, X: Rows, params: Any = None) -> Explanations: ...  # noqa: D102
+    @property
+    def policy(self) -> Policy: ...  # noqa: D102
 
-    def verify(self, rows: Rows, counterfactuals: Rows, **options: Any) -> Verifications: ...  # noqa: D102
+    @property
+    def judge(self) -> Judge: ...  # noqa: D102
+
+    @property
+    def outcome(self) -> Outcome: ...  # noqa: D102
+
+    @property
+    def context(self) -> RequestContext: ...  # noqa: D102
+
+    @property
+    def explain(self) -> Callable[..., Explanations]: ...  # noqa: D102
+
+    @property
+    def request(self) -> Callable[..., Explanations]: ...  # noqa: D102
+
+    @property
+    def verify(self) -> Callable[..., Verifications]: ...  # noqa: D102
 
 
 def model_digest(space: FeatureSpace, model: OpenModel, outcome: Outcome) -> str:
