@@ -106,6 +106,7 @@ class TestRecord:
             "counterfactuals",
             "levers",
             "responsiveness",
+            "record",
             "explainer",
             "seed",
             "evaluations",
