@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -176,8 +177,7 @@ class _Checking:
         query = {key: value for key, value in record.query.items() if key not in _FOR_SEARCH}
         if any(found.region is not None for found in record.answer.counterfactuals):
             query["region"] = record.query["region"]
-        explainer = "geco" if record.proof.way == "exact" else "exact"
-        query |= {"explainer": explainer, "seed": (record.seed + 1) % 2**63, "certify": True, "explain": "all"}
+        query |= {"explainer": self._other_way, "seed": (record.seed + 1) % 2**63, "certify": True, "explain": "all"}
         query.pop("max_evaluations", None)
         limits = self.explained.policy.limits
         seconds = min(self.time_limit_s, limits.time_limit_s) if record.served else self.time_limit_s
@@ -188,6 +188,18 @@ class _Checking:
             return self.explained.explain(self._table, **query)[0]
         except InputError as error:
             return f"a fresh search is refused ({error.message})"
+
+    @property
+    def _other_way(self) -> str:
+        """The explainer of the fresh search: another than the record's, unless requests may ask for no other."""
+        own, way = self.explained.context.searches.own.explainer.name, self.record.proof.way
+        for name in ("exact", "geco"):
+            with suppress(InputError):
+                if self.record.served:
+                    self.explained.policy.privacy.check_asked(name, own)
+                if name != way:
+                    return name
+        return own
 
     def _proof(self) -> Iterator[Check]:
         """Yield whether what was proved is proved again."""
