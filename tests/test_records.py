@@ -11,6 +11,7 @@ import small_loans
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import dear
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
@@ -63,6 +64,7 @@ def test_a_record_checks_under_its_own_model() -> None:
     region=st.sampled_from([False, True, "all"]),
     certify=st.booleans(),
 )
+@dear(4)
 def test_whatever_was_asked_checks_after_a_round_trip(row, count, seed, explainer, region, certify) -> None:
     options = {"count": count, "seed": seed, "explainer": explainer, "region": region, "certify": certify}
     record = EXPLAINED.record(ASKED.iloc[[row]], EXPLAINED.explain(ASKED.iloc[[row]], **options)[0])
