@@ -107,6 +107,7 @@ class TestRecord:
             "counterfactuals",
             "levers",
             "responsiveness",
+            "record",
             "explainer",
             "seed",
             "evaluations",

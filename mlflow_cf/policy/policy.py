@@ -200,6 +200,7 @@ class Query(BaseModel):
         levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many groups.
         responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
         language: of sentences, ``en`` or ``de``.
+        record: whether the reply has a record of each row, which `mlflow-cf check` verifies later.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -223,6 +224,7 @@ class Query(BaseModel):
     levers: LeversAsked | None = None
     responsiveness: StrictBool = False
     language: Language | None = None
+    record: StrictBool = False
 
     @field_validator("region", mode="before")
     @classmethod

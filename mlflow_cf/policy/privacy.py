@@ -29,6 +29,7 @@ class Privacy(UserModel):
         regions: whether requests may ask for regions, which tell where the model's decision changes.
         levers: whether requests may ask for ``levers`` and ``responsiveness``, which tell more of the model's boundary
             than one answer does.
+        records: whether requests may ask for records, which repeat the row beside the answer.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +39,7 @@ class Privacy(UserModel):
     k_anonymous: Annotated[StrictInt, Field(ge=0)] = 5
     regions: StrictBool = True
     levers: StrictBool = True
+    records: StrictBool = True
 
     @property
     def reveals(self) -> bool:
@@ -71,6 +73,15 @@ class Privacy(UserModel):
         """
         if not self.regions:
             raise InputError("region", "the policy's privacy gives requests none", "leave it out")
+
+    def check_record(self) -> None:
+        """Refuse records where requests may not ask for them.
+
+        Raises:
+            InputError: the policy gives none.
+        """
+        if not self.records:
+            raise InputError("record", "requests to this model may not ask for it (privacy.records)", "leave it out")
 
     def check_levers(self, asked: Mapping[str, object]) -> None:
         """Refuse options of a request, by name, that the policy does not allow.

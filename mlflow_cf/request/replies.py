@@ -29,7 +29,10 @@ def bare(request: Request, row: Row) -> Explanation:
     said = None if row.expected else row.outcome  # the logged model will give the probability later
     likely = None if said is None else request.bound_target(row.own).probability(said)[0]
     status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
-    return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)
+    asked = request.query, request.caller.served
+    return Explanation(
+        status, row.fault, prediction, likely, explainer=name, seed=request.seed, asked=asked, space=space
+    )
 
 
 def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer | Exception) -> Explanation:

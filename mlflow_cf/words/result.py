@@ -287,6 +287,9 @@ class Explanation:
         diagnostics: facts about the run (seconds, generations, ...); not part of a reply.
         levers: what each set of levers asked for can do; empty where none was, or the row needs no counterfactual.
         responsiveness: whether, and by how many changes, the decision can be turned.
+        record: the record of the answer as JSON, where one was asked for, else "".
+        asked: the options that were asked for, and whether by a request; known where the explanation comes from a
+            model.
         space: the model's features, which make tables of rows; known where the explanation comes from a model.
     """
 
@@ -301,6 +304,8 @@ class Explanation:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     levers: tuple[LeverSet, ...] = ()
     responsiveness: Responsiveness = UNASKED
+    record: str = ""
+    asked: tuple[object, bool] | None = field(default=None, repr=False, compare=False)
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -313,6 +318,7 @@ class Explanation:
             "counterfactuals": [found.to_dict() for found in self.counterfactuals],
             "levers": [lever.to_dict() for lever in self.levers],
             "responsiveness": self.responsiveness.to_dict(),
+            "record": self.record,
             "explainer": self.explainer,
             "seed": self.seed,
             "evaluations": self.evaluations,

@@ -1,5 +1,6 @@
 """A real ``mlflow models serve`` process: formats, wishes within the policy, and replies to everything else."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import mlflow
@@ -300,3 +301,18 @@ def test_the_servers_own_output_gives_nothing_away(server):
     text = server.log.read_text()
     assert "Traceback" not in text
     assert str(small_loans.CANARY) not in text
+
+
+def test_a_served_record_checks_and_an_edited_one_does_not(server):
+    _, reply = server.ask(records(RECORDS[0]), record=True, certify=True, region=True)
+    (answer,) = reply["predictions"]
+    record = json.loads(answer["record"])
+    assert record["row"] == RECORDS[0]
+    assert record["answer"]["counterfactuals"][0]["changes"] == answer["counterfactuals"][0]["changes"]
+    registered = mlflow_cf.load_model("models:/served@champion")
+    for model in (registered, EXPLAINED):
+        found = model.check(answer["record"])
+        assert found.ok, str(found)
+    assert "was edited" in registered.check({**record, "seed": record["seed"] + 1})[0].reason
+    _, reply = server.ask(records(RECORDS[0]))
+    assert reply["predictions"][0]["record"] == ""
