@@ -184,6 +184,9 @@ class ExplainedModel:
         if query.record:
             self.policy.privacy.check_record()
         self.policy.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
+        if self.policy.privacy.points is not None:
+            many = min(len(self.space.read(X)), self.policy.limits.explained_rows)
+            self.policy.privacy.check_points(many * query.points(len(self.space)))
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import comb
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -271,6 +272,15 @@ class Query(BaseModel):
         query = cls.read(options, limits.query)
         query.check(limits)
         return query
+
+    def points(self, features: int) -> int:
+        """Return how many points next to the decision boundary the reply may tell of a row with so many features."""
+        rungs = len(self.target.ladder) if isinstance(self.target, Target) else 0
+        answers = max(self.count, rungs) * (1 + (2 * features if self.region else 0))
+        sizes = range(1, min(self.levers, features) + 1) if isinstance(self.levers, int) else ()
+        named = len(self.levers) if isinstance(self.levers, tuple) else 0
+        sets = sum(comb(features, size) for size in sizes) + named
+        return 0 if self.explain == "none" else answers + sets + (features if self.responsiveness else 0)
 
     def check_count(self, limits: Limits) -> None:
         """Refuse, of a caller in Python, more answers than the policy's limit."""

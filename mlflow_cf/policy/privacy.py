@@ -30,6 +30,9 @@ class Privacy(UserModel):
         levers: whether requests may ask for ``levers`` and ``responsiveness``, which tell more of the model's boundary
             than one answer does.
         records: whether requests may ask for records, which repeat the row beside the answer.
+        points: most points next to the model's decision boundary that the reply to one request may tell: one for each
+            counterfactual, two more for each feature of a region, one for each set of levers, and one for each feature
+            of responsiveness; None: any number.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,6 +43,7 @@ class Privacy(UserModel):
     regions: StrictBool = True
     levers: StrictBool = True
     records: StrictBool = True
+    points: Annotated[StrictInt, Field(ge=1)] | None = None
 
     @property
     def reveals(self) -> bool:
@@ -73,6 +77,16 @@ class Privacy(UserModel):
         """
         if not self.regions:
             raise InputError("region", "the policy's privacy gives requests none", "leave it out")
+
+    def check_points(self, told: int) -> None:
+        """Refuse a request whose reply could tell too many points next to the decision boundary.
+
+        Raises:
+            InputError: more than the policy allows.
+        """
+        if self.points is not None and told > self.points:
+            fact = f"could tell {told:,} points next to the decision boundary, more than privacy.points {self.points:,}"
+            raise InputError("counterfactual", fact, "ask for fewer rows, answers or levers, or leave region out")
 
     def check_record(self) -> None:
         """Refuse records where requests may not ask for them.
