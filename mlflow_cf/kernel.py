@@ -23,6 +23,7 @@ SOURCES: Final = (
     "engine/listed.py",
     "engine/moves/bounds.py",
     "engine/moves/parting.py",
+    "engine/sets/kernels.py",
     "explainers/geco/neighbours.py",
     "plans/kernels.py",
     "problem/single_features.py",

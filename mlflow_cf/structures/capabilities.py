@@ -30,7 +30,7 @@ from mlflow_cf.structures.kernels.blocks import (
     list_near,
 )
 from mlflow_cf.structures.layers.columns import NotOpenedError
-from mlflow_cf.structures.parts import Part
+from mlflow_cf.structures.parts import Leaves, Part
 from mlflow_cf.structures.structure import Encoded, Flags, Structure
 
 
@@ -221,6 +221,15 @@ class SupportsCosts(Protocol):
             weights: (k,) of the raw scores.
             least: what the weighted sum must reach, rounding not included.
         """
+        ...
+
+
+@runtime_checkable
+class SupportsLeaves(Protocol):
+    """`Boxes` of trees alone."""
+
+    def leaves(self) -> tuple[Leaves, list[Encoded]]:
+        """Return the leaves that rows of the grid reach, and the cells (t,) of its values, per column."""
         ...
 
 

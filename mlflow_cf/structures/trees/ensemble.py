@@ -171,7 +171,7 @@ class TreeEnsemble:
         cells = np.concatenate([start[column] + encoded for column, encoded in enumerate(values)])
         flags = np.zeros(start[-1], dtype=np.bool_)
         flags[cells] = True
-        return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells, self.lookups)
+        return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells, self.lookups, list(values))
 
     def pairs(self, row: Sequence[Encoded]) -> TreePairs:
         """Return the pairs of changes of a `row` (1,)."""
@@ -185,11 +185,13 @@ class TreeBoxes:
     Attributes:
         trees: the trees, pruned to the grid.
         cells: (n,) cell of every value of the grid, numbered over all features; lookups: of the features.
+        values: the cells (t,) of the grid, per column.
     """
 
     trees: Trees
     cells: Ints
     lookups: tuple[Lookup, ...]
+    values: list[Encoded]
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
@@ -213,6 +215,10 @@ class TreeBoxes:
         """Return what rows cost at least that reach a score; see `SupportsCosts`."""
         leaves = _leaves_of(self.trees, self.lookups, "identity")
         return TreeCosts(self.trees, leaves, self.cells, costs, weights, least - self._rounding(weights))
+
+    def leaves(self) -> tuple[Leaves, list[Encoded]]:
+        """Return the leaves that rows of the grid reach, and the cells of its values; see `SupportsLeaves`."""
+        return _leaves_of(self.trees, self.lookups, "identity"), self.values
 
     def _rounding(self, weights: Floats) -> float:
         """Return by how much weighted raw scores may be off where leaves are added in another order."""
