@@ -18,8 +18,14 @@ from mlflow_cf.kernel import inner, kernel
 
 Array = NDArray[Any]
 DONE, GOING, FULL = range(3)
-DEPTH, PARTS, BOXES, FOUND, WORK, LEAVES = range(6)  # places in `Progress.counts`
-LIMIT, START, COUNT, LOW = range(4)  # of a box: where the leaves of the one around it start and how many, its first cells
+MANY: Final = 2**30  # parts: none is left
+MEMBER: Final = -2
+OPEN: Final = -1
+DEPTH, PARTS, BOXES, FOUND, WORK, LEAVES = range(6)  # in `Progress.counts`: of the set, of its parts, what waits, ...
+FIRST_STEPS: Final = 150  # of shares, before any feature is in a set
+PATIENCE: Final = 5  # steps without a larger bound, after which steps become shorter
+SHORTER: Final = 0.6  # times as long
+BEYOND: Final = 1.05  # times the limit: the bound that steps aim at (Polyak's step)
 
 
 class Moves(NamedTuple):
@@ -40,7 +46,9 @@ class SetLeaves(NamedTuple):
 
     Attributes:
         tree: (n,) ascending; gain: (n,) what it adds to the score; trees: how many there are.
-        first: (n + 1,) where the needs of each start; need: (needs,) the features that it needs changed.
+        first: (n + 1,) where the needs of each start; need: (needs,) the features that it needs changed; pair: (needs,)
+            the number of its tree and the feature among all such pairs, feature after feature.
+        paired: (d + 1,) the first pair of every feature.
         ask: (n, d) the asks of each by feature, -1 where it accepts everything.
         span: (asks, 4) the first and the last accepted place in both lists of the feature; none if the last is less.
         cost: (asks,) what an accepted change costs at least.
@@ -52,6 +60,8 @@ class SetLeaves(NamedTuple):
     trees: int
     first: Array
     need: Array
+    pair: Array
+    paired: Array
     ask: Array
     span: Array
     cost: Array
@@ -62,13 +72,16 @@ class SetLeaves(NamedTuple):
 class Aim(NamedTuple):
     """What rows must reach: from `may` on they may meet the target, from `sure` on they certainly do.
 
-    They change no fewer than `least` features and no more than `most`.
+    They change no fewer than `least` features and no more than `most`. Shares take so many `steps` beside every set.
+    No change costs less than the `cheapest`.
     """
 
     may: float
     sure: float
     least: int
     most: int
+    steps: int
+    cheapest: float
 
 
 class Progress(NamedTuple):
@@ -76,8 +89,13 @@ class Progress(NamedTuple):
 
     Attributes:
         counts: (6,) see the places above; limit: (1,) on costs, lowered by rows that certainly meet the target.
-        chosen: (most,) the set; comes: (most + 1,) the feature that is tried next beside its first ones.
-        member: (d,) flags of the set.
+        chosen: (most,) the set, feature after feature.
+        role: (d,) of features: MEMBER of the set, OPEN, or how many of its first ones it is not looked at beside any more.
+        shares: (most + 1, pairs + 1) of the sets' first features, and the price of a unit of gain at the end: what each
+            tree pays of what a further change costs; those of a feature add up to 1.
+        worth, leader: (trees,) the least of shares of costs - price * gain of a tree's leaves, and the leaf.
+        paid: (pairs,) what the leaders pay; kept: (pairs + 1,) a copy of shares.
+        alive: (most + 1,) whether rows with its first features may be near enough.
         total: (most + 1,) what its first features cost at least; size: (most + 1,) and the leaves beside them:
         lists: (most + 1, n).
         box: (b, 2 + 2 * most) boxes that wait: start and number of leaves around each, first and last places.
@@ -88,8 +106,13 @@ class Progress(NamedTuple):
     counts: Array
     limit: Array
     chosen: Array
-    comes: Array
-    member: Array
+    role: Array
+    shares: Array
+    worth: Array
+    leader: Array
+    paid: Array
+    kept: Array
+    alive: Array
     total: Array
     size: Array
     lists: Array
@@ -111,13 +134,12 @@ class Search(NamedTuple):
 def _cost_beside(search: Search, leaf: Any, depth: Any) -> Any:
     """Return what rows of a leaf cost at least that change the set's first features; inf where it is for other ones."""
     moves, leaves, progress = search.moves, search.leaves, search.progress
-    last = progress.chosen[depth - 1] if depth else -1
     cost, changes = progress.total[depth], depth
     for at in range(leaves.first[leaf], leaves.first[leaf + 1]):
         feature = leaves.need[at]
-        if not progress.member[feature]:
-            if feature <= last:
-                return np.inf
+        if progress.role[feature] >= 0:
+            return np.inf
+        if progress.role[feature] == OPEN:
             cost += leaves.cost[leaves.ask[leaf, feature]]
             changes += 1
     if changes > search.aim.most:
@@ -127,6 +149,128 @@ def _cost_beside(search: Search, leaf: Any, depth: Any) -> Any:
         if ask >= 0:
             cost += leaves.cost[ask] - moves.least[progress.chosen[at]]
     return cost
+
+
+@inner
+def _worth(search: Search, leaf: Any, depth: Any) -> Any:
+    """Return what a leaf's tree pays for it beside the set's first features, less what its gain is worth."""
+    leaves, progress = search.leaves, search.progress
+    shares = progress.shares[depth]
+    found = -shares[len(shares) - 1] * leaves.gain[leaf]
+    for at in range(leaves.first[leaf], leaves.first[leaf + 1]):
+        feature = leaves.need[at]
+        if progress.role[feature] == OPEN:
+            found += shares[leaves.pair[at]] * leaves.cost[leaves.ask[leaf, feature]]
+    return found
+
+
+@inner
+def _best_leaves(search: Search, depth: Any) -> tuple[Any, Any]:
+    """Write the best leaf of every tree; return a lower bound on the cost of rows that may meet the target, and the gain.
+
+    This is the Lagrangian bound that `structures/trees/ascent.py` tells of, with the set's first features paid for.
+    """
+    leaves, progress = search.leaves, search.progress
+    progress.worth[:] = np.inf
+    for at in range(progress.size[depth]):
+        leaf = progress.lists[depth, at]
+        tree, worth = leaves.tree[leaf], _worth(search, leaf, depth)
+        if worth < progress.worth[tree]:
+            progress.worth[tree], progress.leader[tree] = worth, leaf
+    price = progress.shares[depth, len(progress.paid)]
+    bound, gained = progress.total[depth] + price * search.aim.may, 0.0
+    for tree in range(leaves.trees):
+        bound += progress.worth[tree]
+        gained += leaves.gain[progress.leader[tree]]
+    progress.counts[WORK] += progress.size[depth]
+    return bound, gained
+
+
+@inner
+def _pay(search: Search, depth: Any) -> float:
+    """Write what the leaders pay, less the mean of each feature's pairs; return the sum of squares."""
+    leaves, progress = search.leaves, search.progress
+    progress.paid[:] = 0.0
+    for tree in range(leaves.trees):
+        leaf = progress.leader[tree]
+        for at in range(leaves.first[leaf], leaves.first[leaf + 1]):
+            if progress.role[leaves.need[at]] == OPEN:
+                progress.paid[leaves.pair[at]] = leaves.cost[leaves.ask[leaf, leaves.need[at]]]
+    squares = 0.0
+    for feature in range(len(progress.role)):
+        first, last = leaves.paired[feature], leaves.paired[feature + 1]
+        mean = 0.0
+        for pair in range(first, last):
+            mean += progress.paid[pair]
+        if mean > 0.0:
+            mean /= last - first
+            for pair in range(first, last):
+                progress.paid[pair] -= mean
+                squares += progress.paid[pair] ** 2
+    return squares
+
+
+@inner
+def _step(search: Search, length: Any, depth: Any) -> None:
+    """Move shares along what was paid; they stay positive, and those of a feature add up to 1."""
+    leaves, progress = search.leaves, search.progress
+    shares = progress.shares[depth]
+    for feature in range(len(progress.role)):
+        total = 0.0
+        for pair in range(leaves.paired[feature], leaves.paired[feature + 1]):
+            shares[pair] = max(shares[pair] + length * progress.paid[pair], 0.0)
+            total += shares[pair]
+        for pair in range(leaves.paired[feature], leaves.paired[feature + 1]):
+            shares[pair] /= total
+
+
+@inner
+def _ascend(search: Search, steps: Any, depth: Any) -> Any:
+    """Improve shares and price by some steps; return the largest bound, whose shares and best leaves are kept."""
+    aim, progress = search.aim, search.progress
+    shares, limit = progress.shares[depth], progress.limit[0]
+    last, found, worse, length = len(progress.paid), -np.inf, 0, 1.0
+    unit = abs(aim.may) if aim.may != 0.0 else 1.0  # prices and costs are stepped alike if what is needed is 1
+    for at in range(steps):
+        bound, gained = _best_leaves(search, depth)
+        if bound > found:
+            found, worse = bound, 0
+            for pair in range(last + 1):
+                progress.kept[pair] = shares[pair]
+        else:
+            worse += 1
+            if worse % PATIENCE == 0:
+                length *= SHORTER
+        if found > limit or at == steps - 1:
+            break
+        lacks = (aim.may - gained) / unit
+        progress.counts[WORK] += last
+        squares = _pay(search, depth) + (lacks * limit) ** 2
+        if squares <= 0.0:
+            break
+        step = length * max(BEYOND * limit - bound, 0.0) / squares
+        _step(search, step, depth)
+        shares[last] = max(shares[last] + step * lacks * limit**2 / unit, 0.0)
+    for pair in range(last + 1):
+        shares[pair] = progress.kept[pair]
+    return found
+
+
+@inner
+def _settle(search: Search, steps: Any, depth: Any) -> bool:
+    """Drop leaves that cost too much beside a set; return whether rows with its first features may be near enough."""
+    progress = search.progress
+    if _ascend(search, steps, depth) > progress.limit[0]:
+        return False
+    bound, _ = _best_leaves(search, depth)
+    count = 0
+    for at in range(progress.size[depth]):
+        leaf = progress.lists[depth, at]
+        if bound - progress.worth[search.leaves.tree[leaf]] + _worth(search, leaf, depth) <= progress.limit[0]:
+            progress.lists[depth, count] = leaf
+            count += 1
+    progress.size[depth] = count
+    return True
 
 
 @inner
@@ -148,36 +292,98 @@ def _gather(search: Search, source: Array, size: Any, depth: Any) -> bool:
             best = max(best, leaves.gain[leaf])
     progress.size[depth] = count
     progress.counts[WORK] += size
-    reached: bool = trees == leaves.trees and high + best >= search.aim.may
-    return reached
+    return trees == leaves.trees and high + best >= search.aim.may
+
+
+@inner
+def _further(search: Search, depth: Any) -> Any:
+    """Return whether beside the set's first features no other one can change within the limit (0), one, or more (2)."""
+    aim, progress = search.aim, search.progress
+    left = min(2, aim.most - depth)
+    while left and progress.total[depth] + left * aim.cheapest > progress.limit[0]:
+        left -= 1
+    return left
+
+
+@inner
+def _open(search: Search, feature: Any) -> bool:
+    """Put a feature into the set; return whether rows that change it, too, may be near enough and meet the target."""
+    progress = search.progress
+    depth = progress.counts[DEPTH] + 1
+    progress.counts[DEPTH] = depth
+    progress.chosen[depth - 1], progress.role[feature] = feature, MEMBER
+    progress.total[depth] = progress.total[depth - 1] + search.moves.least[feature]
+    if not _gather(search, progress.lists[depth - 1], progress.size[depth - 1], depth):
+        return False
+    if _further(search, depth) < 2:
+        return True
+    for pair in range(len(progress.kept)):
+        progress.shares[depth, pair] = progress.shares[depth - 1, pair]
+    return _settle(search, search.aim.steps, depth)
+
+
+@inner
+def _close(search: Search) -> None:
+    """Take the last feature out of the set, beside whose others it is not looked at any more."""
+    progress = search.progress
+    depth = progress.counts[DEPTH]
+    for feature in range(len(progress.role)):
+        if progress.role[feature] == depth:
+            progress.role[feature] = OPEN
+    progress.counts[DEPTH] = depth - 1
+    depth -= 1
+    progress.role[progress.chosen[depth]] = depth
+    alive = _gather(search, progress.lists[depth], progress.size[depth], depth)
+    if alive and _further(search, depth) > 1:
+        alive = _settle(search, search.aim.steps, depth)
+    progress.alive[depth] = alive
+
+
+@inner
+def _dearest(search: Search, depth: Any) -> Any:
+    """Return the open feature about which trees' payments differ most, else one that some leaf needs changed; -1: there is none."""
+    leaves, progress = search.leaves, search.progress
+    found, most, further = -1, 0.0, _further(search, depth)
+    if further == 0:
+        return -1
+    if further > 1:
+        _pay(search, depth)
+        for feature in range(len(progress.role)):
+            if progress.role[feature] == OPEN:
+                paid = 0.0
+                for pair in range(leaves.paired[feature], leaves.paired[feature + 1]):
+                    paid += abs(progress.paid[pair])
+                if paid > most:
+                    found, most = feature, paid
+        if found >= 0:
+            return found
+    for at in range(progress.size[depth]):
+        leaf = progress.lists[depth, at]
+        for place in range(leaves.first[leaf], leaves.first[leaf + 1]):
+            if progress.role[leaves.need[place]] == OPEN:
+                return leaves.need[place]
+    return -1
 
 
 @inner
 def _next_set(search: Search) -> bool:
     """Go on to the next set; return False if there is none."""
-    moves, aim, progress = search.moves, search.aim, search.progress
+    aim, progress = search.aim, search.progress
     counts = progress.counts
+    counts[PARTS] = MANY
     while True:
         depth = counts[DEPTH]
-        feature = progress.comes[depth]
-        if depth == aim.most or feature == len(moves.least):
+        feature = _dearest(search, depth) if progress.alive[depth] and depth < aim.most else -1
+        if feature < 0:
             if depth == 0:
                 return False
-            counts[DEPTH] -= 1
-            progress.member[progress.chosen[depth - 1]] = False
+            _close(search)
             continue
-        progress.comes[depth] += 1
-        total = progress.total[depth] + moves.least[feature]
-        if not total <= progress.limit[0]:
-            continue
-        progress.chosen[depth], progress.member[feature], progress.total[depth + 1] = feature, True, total
-        counts[WORK] += 1
-        if _gather(search, progress.lists[depth], progress.size[depth], depth + 1):
-            counts[DEPTH] += 1
-            progress.comes[depth + 1] = feature + 1
-            counts[PARTS] = 0 if depth + 1 >= aim.least else 1 << (depth + 1)
+        alive = _open(search, feature)
+        progress.alive[depth + 1] = alive
+        if alive and depth + 1 >= aim.least and _gather_own(search):
+            counts[PARTS] = 0
             return True
-        progress.member[feature] = False
 
 
 @inner
@@ -187,27 +393,44 @@ def _list_of(part: Any, at: Any) -> Any:
 
 
 @inner
+def _gather_own(search: Search) -> bool:
+    """List the leaves of rows that change just the set; return whether these may meet the target."""
+    leaves, progress = search.leaves, search.progress
+    depth = progress.counts[DEPTH]
+    count, trees, last, best, high = 0, 0, -1, 0.0, 0.0
+    for at in range(progress.size[depth]):
+        leaf, inside = progress.lists[depth, at], True
+        for place in range(leaves.first[leaf], leaves.first[leaf + 1]):
+            inside &= progress.role[leaves.need[place]] == MEMBER
+        if inside:
+            progress.inside[count] = leaf
+            count += 1
+            if leaves.tree[leaf] != last:
+                high += best
+                trees += 1
+                last, best = leaves.tree[leaf], leaves.gain[leaf]
+            else:
+                best = max(best, leaves.gain[leaf])
+    progress.counts[WORK] += progress.size[depth]
+    progress.counts[LEAVES] = count
+    return trees == leaves.trees and high + best >= search.aim.may
+
+
+@inner
 def _open_part(search: Search) -> None:
-    """Let the box wait that has the next part of the set's rows, and all its leaves."""
-    moves, leaves, progress = search.moves, search.leaves, search.progress
+    """Let the box wait that has the next part of the set's rows, if there are any."""
+    moves, progress = search.moves, search.progress
     counts = progress.counts
     depth, part = counts[DEPTH], counts[PARTS]
     counts[PARTS] += 1
+    counts[WORK] += 1
     for at in range(depth):
         feature, side = progress.chosen[at], _list_of(part, at)
         size = moves.start[feature, side + 1] - moves.start[feature, side]
         if size == 0:
             return
         progress.box[0, 2 + 2 * at], progress.box[0, 3 + 2 * at] = 0, size - 1
-    count = 0
-    for at in range(progress.size[depth]):
-        leaf, inside = progress.lists[depth, at], True
-        for place in range(leaves.first[leaf], leaves.first[leaf + 1]):
-            inside &= progress.member[leaves.need[place]]
-        if inside:
-            progress.inside[count] = leaf
-            count += 1
-    progress.box[0, 0], progress.box[0, 1], counts[BOXES] = 0, count, 1
+    progress.box[0, 0], progress.box[0, 1], counts[BOXES] = 0, counts[LEAVES], 1
 
 
 @inner
@@ -356,7 +579,7 @@ def look(search: Search, most: int) -> int:
         if counts[BOXES]:
             if not _look_into(search):
                 return FULL
-        elif counts[PARTS] < 1 << counts[DEPTH]:
+        elif counts[PARTS] < MANY and counts[PARTS] < 1 << counts[DEPTH]:
             _open_part(search)
         elif not _next_set(search):
             return DONE
@@ -369,9 +592,18 @@ def begin(search: Search) -> bool:
     progress = search.progress
     for place in range(5):
         progress.counts[place] = 0
-    progress.member[:] = False
-    progress.comes[0], progress.total[0], progress.counts[PARTS] = 0, 0.0, 1
+    progress.role[:] = OPEN
+    progress.total[0], progress.counts[PARTS] = 0.0, MANY
+    progress.alive[0] = True
     every = progress.inside
     for leaf in range(len(search.leaves.tree)):
         every[leaf] = leaf
-    return _gather(search, every, len(search.leaves.tree), 0)
+    if not _gather(search, every, len(search.leaves.tree), 0):
+        return False
+    shares = progress.shares[0]
+    for feature in range(len(progress.role)):
+        first, last = search.leaves.paired[feature], search.leaves.paired[feature + 1]
+        for pair in range(first, last):
+            shares[pair] = 1.0 / (last - first)
+    shares[len(progress.paid)] = 0.0
+    return _settle(search, FIRST_STEPS, 0)

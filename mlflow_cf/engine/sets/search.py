@@ -25,6 +25,8 @@ STEPS: Final = (0.25, 0.5, 0.75, 1.0)  # of the limit beyond what the least set 
 AT_ONCE: Final = 2**21  # leaves between two looks at the clock: some 10 ms
 LEAVES_PER_ROW: Final = 2**9  # that are looked at take as long as the evaluation of a row
 MOST_BOXES: Final = 4_096
+import os
+ASCENT: Final = int(os.environ.get('ASC', '5'))
 MOST_FOUND: Final = 20_000  # candidates
 MOST_ASKS: Final = 2**24  # of leaves, by feature: 64 MB
 POOL: Final = 64  # times as many leaves of boxes as there are leaves
@@ -151,8 +153,11 @@ def _tables(columns: list[Column], tree: Codes, gain: Floats, most: int, limit: 
     every = np.concatenate(need)
     every = every[np.lexsort((every[:, 1], every[:, 0]))]
     first = np.searchsorted(every[:, 0], np.arange(len(live) + 1))
+    trees = int(tree[-1]) + 1
+    pairs, pair = np.unique(every[:, 1] * trees + tree[live][every[:, 0]], return_inverse=True)
+    paired = np.searchsorted(pairs, np.arange(len(columns) + 1) * trees)
     return moves, SetLeaves(
-        tree[live].astype(np.int64), gain[live], int(tree[-1]) + 1, first, np.ascontiguousarray(every[:, 1]), ask,
+        tree[live].astype(np.int64), gain[live], trees, first, np.ascontiguousarray(every[:, 1]), pair, paired, ask,
         np.concatenate(spans), np.concatenate(lows), np.concatenate(tables), np.concatenate(flags),
     )  # fmt: skip
 
@@ -170,10 +175,12 @@ class SetSearch:
         moves, leaves = tables
         self._least = np.sort(moves.least)[: aim.most]
         self.low = float(self._least[: aim.least].sum())
-        most, count = aim.most, len(leaves.tree)
+        most, count, pairs = aim.most, len(leaves.tree), int(leaves.paired[-1])
         progress = Progress(
-            np.zeros(6, np.int64), np.zeros(1), np.zeros(most + 1, np.int64), np.zeros(most + 1, np.int64),
-            np.zeros(len(moves.least), np.bool_), np.zeros(most + 1), np.zeros(most + 1, np.int64),
+            np.zeros(6, np.int64), np.zeros(1), np.zeros(most + 1, np.int64), np.zeros(len(moves.least), np.int64),
+            np.empty((most + 1, pairs + 1)), np.empty(leaves.trees),
+            np.zeros(leaves.trees, np.int64), np.empty(pairs), np.empty(pairs + 1), np.zeros(most + 1, np.bool_), np.zeros(most + 1),
+            np.zeros(most + 1, np.int64),
             np.empty((most + 1, count), np.int32), np.empty((MOST_BOXES, 2 + 2 * most), np.int64),
             np.empty(POOL * count, np.int32), np.empty((MOST_FOUND, 2 * most), np.int64),
         )  # fmt: skip
@@ -252,5 +259,5 @@ def search_sets(
     tables = _tables(columns, leaves.tree, gain, most, limit)
     if tables is None:
         return None
-    aim = Aim(score.may - base, score.sure - base, within.least, most)
+    aim = Aim(score.may - base, score.sure - base, within.least, most, ASCENT, float(cheap.min()))
     return SetSearch(columns, actions.owner[order], tables, aim, limit)
