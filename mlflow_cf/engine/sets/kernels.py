@@ -21,7 +21,9 @@ DONE, GOING, FULL = range(3)
 MANY: Final = 2**30  # parts: none is left
 MEMBER: Final = -2
 OPEN: Final = -1
+EVERYWHERE: Final = 2**30  # a place behind all
 DEPTH, PARTS, BOXES, FOUND, WORK, LEAVES = range(6)  # in `Progress.counts`: of the set, of its parts, what waits, ...
+SMALL: Final = 8  # times as many leaves as shares are few
 FIRST_STEPS: Final = 150  # of shares, before any feature is in a set
 PATIENCE: Final = 5  # steps without a larger bound, after which steps become shorter
 SHORTER: Final = 0.6  # times as long
@@ -95,11 +97,15 @@ class Progress(NamedTuple):
             tree pays of what a further change costs; those of a feature add up to 1.
         worth, leader: (trees,) the least of shares of costs - price * gain of a tree's leaves, and the leaf.
         paid: (pairs,) what the leaders pay; kept: (pairs + 1,) a copy of shares.
+        uses: (most + 1,) whose shares are used beside a set's first features.
+        payers, payment: (d,) how many leaders pay for a feature, and how much.
         alive: (most + 1,) whether rows with its first features may be near enough.
         total: (most + 1,) what its first features cost at least; size: (most + 1,) and the leaves beside them:
         lists: (most + 1, n).
         box: (b, 2 + 2 * most) boxes that wait: start and number of leaves around each, first and last places.
-        inside: (pool,) leaves of boxes.
+        inside: (pool,) leaves of boxes, as numbered among those of the set.
+        span: (n, 4 * most) the spans of the set's leaves, feature after feature; table: (n, most) see `SetLeaves`;
+            tree, gain: (n,) of these leaves.
         found: (f, 2 * most) feature and place in `Moves.cost` of every change of the rows found; -1: none.
     """
 
@@ -112,12 +118,19 @@ class Progress(NamedTuple):
     leader: Array
     paid: Array
     kept: Array
+    uses: Array
+    payers: Array
+    payment: Array
     alive: Array
     total: Array
     size: Array
     lists: Array
     box: Array
     inside: Array
+    span: Array
+    table: Array
+    tree: Array
+    gain: Array
     found: Array
 
 
@@ -155,7 +168,7 @@ def _cost_beside(search: Search, leaf: Any, depth: Any) -> Any:
 def _worth(search: Search, leaf: Any, depth: Any) -> Any:
     """Return what a leaf's tree pays for it beside the set's first features, less what its gain is worth."""
     leaves, progress = search.leaves, search.progress
-    shares = progress.shares[depth]
+    shares = progress.shares[progress.uses[depth]]
     found = -shares[len(shares) - 1] * leaves.gain[leaf]
     for at in range(leaves.first[leaf], leaves.first[leaf + 1]):
         feature = leaves.need[at]
@@ -177,7 +190,7 @@ def _best_leaves(search: Search, depth: Any) -> tuple[Any, Any]:
         tree, worth = leaves.tree[leaf], _worth(search, leaf, depth)
         if worth < progress.worth[tree]:
             progress.worth[tree], progress.leader[tree] = worth, leaf
-    price = progress.shares[depth, len(progress.paid)]
+    price = progress.shares[progress.uses[depth], len(progress.paid)]
     bound, gained = progress.total[depth] + price * search.aim.may, 0.0
     for tree in range(leaves.trees):
         bound += progress.worth[tree]
@@ -258,11 +271,22 @@ def _ascend(search: Search, steps: Any, depth: Any) -> Any:
 
 @inner
 def _settle(search: Search, steps: Any, depth: Any) -> bool:
-    """Drop leaves that cost too much beside a set; return whether rows with its first features may be near enough."""
+    """Drop leaves that cost too much beside a set; return whether rows with its first features may be near enough.
+
+    Where few leaves are left, shares are those of fewer features: to improve them would take longer than to go on.
+    """
     progress = search.progress
-    if _ascend(search, steps, depth) > progress.limit[0]:
-        return False
+    own = progress.uses[depth] == depth
+    if depth and not own and SMALL * progress.size[depth] >= len(progress.paid):
+        for pair in range(len(progress.kept)):
+            progress.shares[depth, pair] = progress.shares[progress.uses[depth], pair]
+        progress.uses[depth], own = depth, True
+    if own and (not depth or SMALL * progress.size[depth] >= len(progress.paid)):
+        if _ascend(search, steps, depth) > progress.limit[0]:
+            return False
     bound, _ = _best_leaves(search, depth)
+    if bound > progress.limit[0]:
+        return False
     count = 0
     for at in range(progress.size[depth]):
         leaf = progress.lists[depth, at]
@@ -315,10 +339,9 @@ def _open(search: Search, feature: Any) -> bool:
     progress.total[depth] = progress.total[depth - 1] + search.moves.least[feature]
     if not _gather(search, progress.lists[depth - 1], progress.size[depth - 1], depth):
         return False
+    progress.uses[depth] = progress.uses[depth - 1]
     if _further(search, depth) < 2:
         return True
-    for pair in range(len(progress.kept)):
-        progress.shares[depth, pair] = progress.shares[depth - 1, pair]
     return _settle(search, search.aim.steps, depth)
 
 
@@ -347,14 +370,20 @@ def _dearest(search: Search, depth: Any) -> Any:
     if further == 0:
         return -1
     if further > 1:
-        _pay(search, depth)
+        progress.payers[:], progress.payment[:] = 0, 0.0
+        for tree in range(leaves.trees):
+            leaf = progress.leader[tree]
+            for at in range(leaves.first[leaf], leaves.first[leaf + 1]):
+                feature = leaves.need[at]
+                if progress.role[feature] == OPEN:
+                    progress.payers[feature] += 1
+                    progress.payment[feature] += leaves.cost[leaves.ask[leaf, feature]]
         for feature in range(len(progress.role)):
-            if progress.role[feature] == OPEN:
-                paid = 0.0
-                for pair in range(leaves.paired[feature], leaves.paired[feature + 1]):
-                    paid += abs(progress.paid[pair])
-                if paid > most:
-                    found, most = feature, paid
+            pairs = leaves.paired[feature + 1] - leaves.paired[feature]
+            if progress.payers[feature]:
+                differs = progress.payment[feature] * (1.0 - progress.payers[feature] / (pairs + 1.0))
+                if differs > most:
+                    found, most = feature, differs
         if found >= 0:
             return found
     for at in range(progress.size[depth]):
@@ -393,6 +422,18 @@ def _list_of(part: Any, at: Any) -> Any:
 
 
 @inner
+def _copy_leaf(search: Search, leaf: Any, place: Any) -> None:
+    """Write a leaf of the set where those of its boxes are found fast."""
+    leaves, progress = search.leaves, search.progress
+    progress.inside[place], progress.tree[place], progress.gain[place] = place, leaves.tree[leaf], leaves.gain[leaf]
+    for at in range(progress.counts[DEPTH]):
+        ask = leaves.ask[leaf, progress.chosen[at]]
+        for end in range(4):
+            progress.span[place, 4 * at + end] = leaves.span[ask, end] if ask >= 0 else EVERYWHERE * (end & 1)
+        progress.table[place, at] = leaves.table[ask] if ask >= 0 else -1
+
+
+@inner
 def _gather_own(search: Search) -> bool:
     """List the leaves of rows that change just the set; return whether these may meet the target."""
     leaves, progress = search.leaves, search.progress
@@ -403,7 +444,7 @@ def _gather_own(search: Search) -> bool:
         for place in range(leaves.first[leaf], leaves.first[leaf + 1]):
             inside &= progress.role[leaves.need[place]] == MEMBER
         if inside:
-            progress.inside[count] = leaf
+            _copy_leaf(search, leaf, count)
             count += 1
             if leaves.tree[leaf] != last:
                 high += best
@@ -434,19 +475,21 @@ def _open_part(search: Search) -> None:
 
 
 @inner
-def _touches(search: Search, leaf: Any, box: Array, part: Any, depth: Any, corner: bool) -> bool:
-    """Whether a leaf accepts rows of a box, as far as spans know, or its nearest row (`corner`), for certain."""
-    leaves, progress = search.leaves, search.progress
+def _touch(search: Search, leaf: Any, box: Array, part: Any, depth: Any) -> Any:
+    """Return 0 if a leaf of the set accepts no row of a box, as far as spans know; 2 if it does its nearest one, else 1."""
+    progress, found = search.progress, 2
     for at in range(depth):
-        ask = leaves.ask[leaf, progress.chosen[at]]
-        if ask >= 0:
-            side = 2 * _list_of(part, at)
-            low, high = box[2 + 2 * at], box[2 + 2 * at] if corner else box[3 + 2 * at]
-            if leaves.span[ask, side] > high or leaves.span[ask, side + 1] < low:
-                return False
-            if low == high and leaves.table[ask] >= 0 and not leaves.flags[leaves.table[ask] + low]:
-                return False
-    return True
+        side, low, high = 4 * at + 2 * _list_of(part, at), box[2 + 2 * at], box[3 + 2 * at]
+        first, last, table = progress.span[leaf, side], progress.span[leaf, side + 1], progress.table[leaf, at]
+        if first > high or last < low:
+            return 0
+        if first > low:
+            found = 1
+        elif table >= 0 and not search.leaves.flags[table + low]:
+            if low == high:
+                return 0
+            found = 1
+    return found
 
 
 @inner
@@ -488,15 +531,14 @@ def _note(search: Search, box: Array, part: Any, depth: Any) -> None:
 @inner
 def _part_box(search: Search, box: Array, seen: Any, part: Any, top: Any) -> None:
     """Let both parts of a box wait, the nearer one on top; `seen` is the leaf to part before, -1: at the first row."""
-    moves, leaves, progress = search.moves, search.leaves, search.progress
+    moves, progress = search.moves, search.progress
     counts, depth = progress.counts, progress.counts[DEPTH]
     chosen, where, most = -1, 0, -1.0
     for at in range(depth):
         low, high = box[2 + 2 * at], box[3 + 2 * at]
-        ask = leaves.ask[seen, progress.chosen[at]] if seen >= 0 else -1
-        if ask >= 0 and leaves.span[ask, 2 * _list_of(part, at)] > low:
+        begins = progress.span[seen, 4 * at + 2 * _list_of(part, at)] if seen >= 0 else 0
+        if begins > low:
             start = moves.start[progress.chosen[at], _list_of(part, at)]
-            begins = leaves.span[ask, 2 * _list_of(part, at)]
             rise = 1.0 + moves.cost[start + begins] - moves.cost[start + low]
         else:
             begins, rise = low + 1, 0.0
@@ -533,22 +575,23 @@ def _look_into(search: Search) -> bool:
     widest, seen = 0.0, -1
     for at in range(start, start + count):
         leaf = progress.inside[at]
-        if not _touches(search, leaf, box, part, depth, False):
+        touch = _touch(search, leaf, box, part, depth)
+        if touch == 0:
             continue
         progress.inside[start + count + top] = leaf
         top += 1
-        if leaves.tree[leaf] != last:
+        if progress.tree[leaf] != last:
             if last >= 0:
                 high += best
                 score += near
                 if best - near > widest:
                     widest, seen = best - near, leader
             trees += 1
-            last, best, near = leaves.tree[leaf], -np.inf, 0.0
-        if leaves.gain[leaf] > best:
-            best, leader = leaves.gain[leaf], leaf
-        if _touches(search, leaf, box, part, depth, True):
-            near = leaves.gain[leaf]
+            last, best, near = progress.tree[leaf], -np.inf, 0.0
+        if progress.gain[leaf] > best:
+            best, leader = progress.gain[leaf], leaf
+        if touch == 2:
+            near = progress.gain[leaf]
     if trees < leaves.trees:
         return True
     high += best
@@ -594,7 +637,7 @@ def begin(search: Search) -> bool:
         progress.counts[place] = 0
     progress.role[:] = OPEN
     progress.total[0], progress.counts[PARTS] = 0.0, MANY
-    progress.alive[0] = True
+    progress.alive[0], progress.uses[0] = True, 0
     every = progress.inside
     for leaf in range(len(search.leaves.tree)):
         every[leaf] = leaf

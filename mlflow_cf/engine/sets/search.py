@@ -179,10 +179,13 @@ class SetSearch:
         progress = Progress(
             np.zeros(6, np.int64), np.zeros(1), np.zeros(most + 1, np.int64), np.zeros(len(moves.least), np.int64),
             np.empty((most + 1, pairs + 1)), np.empty(leaves.trees),
-            np.zeros(leaves.trees, np.int64), np.empty(pairs), np.empty(pairs + 1), np.zeros(most + 1, np.bool_), np.zeros(most + 1),
+            np.zeros(leaves.trees, np.int64), np.empty(pairs), np.empty(pairs + 1), np.zeros(most + 1, np.int64),
+            np.zeros(len(moves.least), np.int64), np.zeros(len(moves.least)), np.zeros(most + 1, np.bool_), np.zeros(most + 1),
             np.zeros(most + 1, np.int64),
             np.empty((most + 1, count), np.int32), np.empty((MOST_BOXES, 2 + 2 * most), np.int64),
-            np.empty(POOL * count, np.int32), np.empty((MOST_FOUND, 2 * most), np.int64),
+            np.empty(POOL * count, np.int32),
+            np.empty((count, 4 * most), np.int32), np.empty((count, most), np.int64), np.empty(count, np.int64), np.empty(count),
+            np.empty((MOST_FOUND, 2 * most), np.int64),
         )  # fmt: skip
         self._search = Search(moves, leaves, aim, progress)
         self._found: list[Codes] = []
