@@ -144,8 +144,8 @@ def leaves_within(columns: Sequence[Column], tree: Codes, gain: Floats, most: in
     ask = np.full((len(live), len(columns)), -1, dtype=np.int32)
     for place, (leaf, (a, b)) in enumerate(zip(asking, pairwise(start.tolist()), strict=True)):
         ask[leaf, place] = np.arange(a, b)
-    stays = np.concatenate([column.stays[some] for column, some in zip(columns, kept, strict=True)])
-    leaf, need = np.nonzero((ask >= 0) & ~stays[ask])
+    stays = [column.stays[some] for column, some in zip(columns, kept, strict=True)]
+    leaf, need = np.nonzero(~np.concatenate([*stays, [True]])[ask])  # what is not asked is last
     trees = int(tree[-1]) + 1
     pairs, pair = np.unique(need * trees + tree[live[leaf]], return_inverse=True)
     table, flags = _flags(columns, kept)

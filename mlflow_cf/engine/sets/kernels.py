@@ -1,4 +1,4 @@
-"""The kernels of the search among sets of changed features."""
+"""The kernel of the search among sets of changed features."""
 
 from __future__ import annotations
 
@@ -11,14 +11,7 @@ from mlflow_cf.kernel import kernel
 
 DONE, GOING, FULL = range(3)
 NO_PART: Final = 2**62  # that is left of a set
-
-
-@kernel
-def begin(search: Search) -> bool:
-    """Begin with the set of no feature; return whether the target may be met at all within the limit."""
-    search.progress.counts[:] = 0
-    search.progress.counts[PART] = NO_PART
-    return open_all(search)
+BEGINNING: Final = -1  # the part before any set is looked at
 
 
 @kernel
@@ -30,6 +23,10 @@ def look(search: Search, most: int) -> int:
         if counts[WAITING]:
             if not look_into_box(search):
                 return FULL
+        elif counts[PART] == BEGINNING:
+            counts[PART] = NO_PART
+            if not open_all(search):
+                return DONE
         elif counts[PART] >> counts[DEPTH] == 0:
             open_part(search)
         elif not next_set(search):

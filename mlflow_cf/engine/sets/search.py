@@ -1,7 +1,7 @@
 """The search among sets of changed features: what is nearest of trees, where few changes suffice; see the kernels.
 
-It finds all candidates within a limit that may meet the target, but those with a change that no tree can tell. The limit
-grows in steps, so that a search that is cut short has proved a bound.
+It finds all candidates within a limit that may meet the target, but those with a change that no tree can tell.
+The limit grows in steps, so that a search that is cut short has proved a bound.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.sets.columns import column_of, leaves_within, moves_of
-from mlflow_cf.engine.sets.kernels import DONE, FULL, GOING, begin, look
-from mlflow_cf.engine.sets.state import FOUND, WORK, Aim, room_for
+from mlflow_cf.engine.sets.kernels import BEGINNING, DONE, FULL, GOING, look
+from mlflow_cf.engine.sets.state import FOUND, PART, WORK, Aim, room_for
 from mlflow_cf.engine.sets.state import Search as State
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
@@ -62,7 +62,8 @@ class SetSearch:
         """Search up to a limit on costs."""
         progress, done = self._state.progress, 0
         progress.limit[0] = loose(reach)
-        status = GOING if begin(self._state) else DONE
+        progress.counts[:] = 0
+        progress.counts[PART], status = BEGINNING, GOING
         while status == GOING and not budget.spent:
             status = look(self._state, AT_ONCE)
             if status == FULL and self._dropped():
@@ -123,7 +124,7 @@ def _changes_within(least: Floats, within: Within) -> int:
 def set_search(
     actions: ActionTable, known: tuple[Leaves, list[Encoded]], score: DecisionScore, within: Within
 ) -> SetSearch | None:
-    """Return the search among leaves of trees that are `known`, with the cells of every feature; None: they are too many.
+    """Return the search among `known` leaves of trees, with the cells of every feature; None: they are too many.
 
     Every group is one feature, whose own action is among the `actions`, and the distance is the sum of their costs.
     """
