@@ -18,7 +18,8 @@ from mlflow_cf.problem import Budget
 from mlflow_cf.problem.actions import ActionTable, Within
 
 MOST_ROWS = 3_000
-ROUNDING = 1e-9
+ROUNDING = 1e-9  # of costs
+SWEPT = 1e-5  # of scores, perhaps in float32: engines widen their tolerance by as much
 
 
 @dataclass
@@ -82,7 +83,7 @@ class World:
         """Return the search for the world's rows; None: no row may change so many features within the limit."""
         actions = self.table()
         boxes = self.structure.boxes(actions.encoded)
-        score = DecisionScore(self.weights, self.may - ROUNDING, self.sure + ROUNDING)
+        score = DecisionScore(self.weights, self.may - SWEPT, self.sure + SWEPT)
         within = Within(0.0, self.limit, self.most, self.least)
         return actions, set_search(actions, boxes.leaves(), score, within)
 
@@ -125,7 +126,7 @@ def test_all_nearest_rows_are_found(seed, least, most):
         assert not len(world.needed(good & (world.costs <= world.limit)))
         return
     assert search.run(Budget(10**9))
-    sure = world.counted & (world.scores >= world.sure + 2 * ROUNDING)
+    sure = world.counted & (world.scores >= world.sure + 2 * SWEPT)
     nearest = min(world.limit, world.costs[sure].min(initial=np.inf))
     assert search.limit >= nearest - ROUNDING
     found = as_rows(search.candidates(actions))
