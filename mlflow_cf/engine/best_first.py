@@ -298,7 +298,10 @@ class BestFirst:
     def _decide_by_sets(self) -> bool:
         """Add all candidates that a search among sets of changed features finds; return whether others may be left."""
         search = self._parting.set_search(self.within) if self.redundant is None else None
-        return search is None or self._decide_by(search, self.budget.part(self.budget.left))
+        if search is None:
+            return True
+        share = 1.0 if search.most <= thresholds.FEW_CHANGED else 0.5
+        return self._decide_by(search, self.budget.part(int(share * self.budget.left), share))
 
     def _decide_by(self, search: MoveSearch | SetSearch, part: Budget) -> bool:
         """Add all candidates that a search finds with a part of the budget; return whether others may be left."""

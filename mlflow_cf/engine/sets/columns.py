@@ -151,14 +151,14 @@ def leaves_within(columns: Sequence[Column], tree: Codes, gain: Floats, most: in
     table, flags = _flags(columns, kept)
     return SetLeaves(
         tree=tree[live].astype(np.int64),
-        gain=gain[live],
+        gain=np.ascontiguousarray(gain[live], dtype=np.float64),
         trees=trees,
         first=np.searchsorted(leaf, np.arange(len(live) + 1)),
-        need=need,
-        pair=pair,
+        need=np.ascontiguousarray(need),
+        pair=pair.astype(np.int64),
         paired=np.searchsorted(pairs, np.arange(len(columns) + 1) * trees),
         ask=ask,
-        span=np.concatenate([column.span[some] for column, some in zip(columns, kept, strict=True)]),
+        span=np.concatenate([column.span[some] for column, some in zip(columns, kept, strict=True)]).astype(np.int64),
         cost=np.concatenate([column.low[some] for column, some in zip(columns, kept, strict=True)]),
         table=table,
         flags=flags,

@@ -20,9 +20,9 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable, Within
-from mlflow_cf.structures.capabilities import SupportsLeaves
+from mlflow_cf.structures.capabilities import SupportsLeaves, boxes_of
 from mlflow_cf.structures.parts import Leaves
-from mlflow_cf.structures.structure import Encoded
+from mlflow_cf.structures.structure import Encoded, Structure
 
 MOST_CHANGED: Final = 12  # features; more of them are looked at in other ways
 STEPS: Final = (0.25, 0.5, 0.75, 1.0)  # of the limit beyond what the least changes cost
@@ -38,6 +38,7 @@ class SetSearch:
     Attributes:
         limit: on costs, perhaps lowered to those of a row that certainly meets the target.
         low: no row costs less that may meet the target and is not among the candidates.
+        most: how many features may change within the limit.
         places: (cells,) the actions that stand for cells, among all; owner: (d,) the group of every feature.
     """
 
@@ -46,6 +47,7 @@ class SetSearch:
         self._state, self.places, self.owner, self.limit = state, places, owner, limit
         self.low = min(float(np.sort(state.moves.least)[: state.aim.least].sum()), limit)
         self._found: list[Codes] = []
+        self.most = state.aim.most
 
     def run(self, budget: Budget) -> bool:
         """Search up to the limit; return False if the budget, or the room for what waits, does not last for that."""
@@ -147,3 +149,22 @@ def set_search(
     boxes, pool, found = ROOM
     state = room_for(moves, asked, aim, (boxes, pool * max(len(asked.tree), 1), found))
     return SetSearch(state, np.concatenate([column.places for column in columns]), actions.owner, within.limit)
+
+
+def try_sets(structure: Structure, Z: Floats) -> None:
+    """Look among changes of the first of coded rows (m, d) to values of the others.
+
+    It warms up the kernel, so that no later row waits until it is compiled.
+    """
+    encoded = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
+    boxes = boxes_of(structure, encoded)
+    if not isinstance(boxes, SupportsLeaves):
+        return
+    rows, groups = Z.shape
+    start, own = rows * np.arange(groups + 1), np.zeros(groups, dtype=np.intp)
+    cost = np.tile(np.arange(float(rows)), groups)
+    actions = ActionTable(cost, cost, start, own, np.arange(groups), lambda: encoded)
+    score = DecisionScore(np.ones(structure.outputs), 0.0, 0.0)
+    search = set_search(actions, boxes.leaves(), score, Within(0.0, float(rows), 2))
+    if search is not None:
+        search.run(Budget(1))
