@@ -103,7 +103,8 @@ def certify_by_cost(
         return candidates, replace(verified, note=Uncertified("ranked"))
     if task.problem.scorer is None:
         return candidates, replace(verified, note=task.obstacle)
-    known, cost = (), np.inf
+    known: Plan = ()
+    cost = np.inf
     if len(verified.rows):
         cheapest = int(verified.origin[candidates.costs[verified.origin].argmin()])
         known, cost = candidates.plans[cheapest], float(candidates.costs[cheapest])

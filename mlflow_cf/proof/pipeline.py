@@ -272,10 +272,11 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
         return Answer("found", "; ".join(reasons), verified, verified_row.plans, optima, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
-    if verified.exhausted and candidates.least_cost is not None:
-        return Answer("infeasible", NO_PLAN, diagnostics=diagnostics, evidence="restricted")
     if verified.exhausted:
-        return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")
+        planned = candidates.least_cost is not None
+        reason = NO_PLAN if planned else NOTHING_WANTED
+        evidence: Evidence = "restricted" if planned else "exhausted"
+        return Answer("infeasible", reason, diagnostics=diagnostics, evidence=evidence)
     if budget.cut:
         return Answer("budget", stopped(budget.cut, budget.used), diagnostics=diagnostics)
     reason = contradiction(task.problem)
