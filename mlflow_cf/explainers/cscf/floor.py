@@ -180,6 +180,8 @@ class Floor:
         """
         for length in range(1, most + 1):
             for order in permutations(range(len(self._possible)), length):
+                if self.budget.late:
+                    return 0.0
                 low, high = self._ends[list(order)].T
                 self._add(order, low[None], high[None])
         while True:
