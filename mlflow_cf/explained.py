@@ -325,8 +325,7 @@ class ExplainedModel:
             self._answer(self.background.iloc[[row]], query, explainer, Caller(seconds, 0.0, served=False, trial=True))
         if structure is not None and len(self.space) > 1:
             try_pairs(structure, self.bound_policy.background[:TRIED])
-            if certified:
-                try_sets(structure, self.bound_policy.background[:TRIED])
+            try_sets(structure, self.bound_policy.background[:TRIED])
 
     def _try_proofs(self, seconds: float) -> None:
         """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""
