@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Constraints, ConstraintSource
+from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer, Facts, GeCo, Learned
 from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
@@ -417,6 +418,7 @@ class ExplainedModel:
             self._answer(self.background.iloc[[row]], query, explainer, Caller(seconds, 0.0, served=False, trial=True))
         if structure is not None and len(self.space) > 1:
             try_pairs(structure, self.bound_policy.background[:TRIED])
+            try_sets(structure, self.bound_policy.background[:TRIED])
 
     def _try_proofs(self, seconds: float) -> None:
         """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""

@@ -23,6 +23,7 @@ SOURCES: Final = (
     "engine/listed.py",
     "engine/moves/bounds.py",
     "engine/moves/parting.py",
+    *(f"engine/sets/{name}.py" for name in ("boxes", "branches", "kernels", "state")),
     "explainers/geco/neighbours.py",
     "plans/kernels.py",
     "problem/single_features.py",

@@ -5,6 +5,7 @@ from hypothesis import settings
 from mlflow_cf.testing import FEW, KINDS, SCENARIOS
 
 THOROUGH = settings.default.max_examples >= 500
+BOUNDED = 2_000  # examples of a law of bounds when the run is thorough
 SOME = SCENARIOS if THOROUGH else FEW  # of the suite's problems
 
 
@@ -21,3 +22,8 @@ def many(usual: int, thorough: int) -> int:
 def dear(times: int) -> settings:
     """Return the settings of a law whose examples cost so many times as much as others'."""
     return settings(max_examples=max(1, settings.default.max_examples // times))
+
+
+def bounding() -> settings:
+    """Return the settings of a law of bounds: what is proved by a bound hangs on every one of them."""
+    return settings(max_examples=BOUNDED if THOROUGH else settings.default.max_examples)

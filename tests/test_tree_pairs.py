@@ -11,9 +11,10 @@ from worlds import background, space_of, table, wide_rows
 
 from mlflow_cf.structures import Structure
 from mlflow_cf.structures import capabilities as pairs_of_changes
-from mlflow_cf.structures.capabilities import PairTables, SupportsPairs, no_threshold
+from mlflow_cf.structures.capabilities import SupportsPairs
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.kernels.blocks import Blocks, ListedPairs, SingleEffects, Threshold
+from mlflow_cf.structures.pair_tables import PairTables, no_threshold
 from mlflow_cf.structures.trees import ensemble as tree_pairs
 
 PAIRS = [(one, two) for one in range(6) for two in range(one + 1, 6)]

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.engine.nodes import tighten_boxes
+from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import OpenModel
@@ -56,6 +57,7 @@ def _explain(explained: ExplainedModel) -> None:
     if isinstance(structure, SupportsProduct):
         structure.product(encoded, np.arange(len(encoded)))
     try_pairs(structure, codes)
+    try_sets(structure, codes)
 
 
 def _table() -> pd.DataFrame:

@@ -20,8 +20,9 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Frontier, KeyedCandidate, Node
 from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
-from mlflow_cf.engine.moves.search import search_listed
+from mlflow_cf.engine.moves.search import MoveSearch, search_listed
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tight, tighten, whole_box
+from mlflow_cf.engine.sets.search import SetSearch
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.problem.actions import Within
@@ -280,7 +281,7 @@ class BestFirst:
         pairs = few.pairs(self.limit, self.tolerance, self.budget)
         if pairs is not None and self._add(pairs, 2):
             self.within = self.within._replace(least=3)
-        if self._decide_by_moves():
+        if self._decide_by_moves() and self._decide_by_sets():
             self._push(whole)
 
     def _decide_by_moves(self) -> bool:
@@ -292,6 +293,18 @@ class BestFirst:
             return True
         # candidates that break a rule do not lower the limit: so many may be found that rules are the better guide
         part = self.budget.part(self.budget.left if search.asked.lowers else thresholds.MOST_RULED)
+        return self._decide_by(search, part)
+
+    def _decide_by_sets(self) -> bool:
+        """Add all candidates that a search among sets of changed features finds; return whether others may be left."""
+        search = self._parting.set_search(self.within) if self.redundant is None else None
+        if search is None:
+            return True
+        share = 1.0 if search.most <= thresholds.FEW_CHANGED else 0.5
+        return self._decide_by(search, self.budget.part(int(share * self.budget.left), share))
+
+    def _decide_by(self, search: MoveSearch | SetSearch, part: Budget) -> bool:
+        """Add all candidates that a search finds with a part of the budget; return whether others may be left."""
         done = search.run(part)
         self.budget.take(part.used)
         if not self._add(search.candidates(self.actions), self.within.least):

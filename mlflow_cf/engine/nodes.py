@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import DominatedActions, RedundantChanges, loose
+from mlflow_cf.engine.sets.search import SetSearch, search_sets
 from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -260,6 +261,10 @@ class Parting:
         if self._costs is None:
             return None
         return self._costs.of(box[self.actions.columns], near, limit)
+
+    def set_search(self, within: Within) -> SetSearch | None:
+        """Return the search among sets of changed features, where there is one; see `search_sets`."""
+        return search_sets(self.problem, self.actions, self._boxes, self.tolerance, within)
 
     @property
     def quick_costs(self) -> bool:

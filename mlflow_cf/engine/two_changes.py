@@ -21,8 +21,9 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
-from mlflow_cf.structures.capabilities import Pairs, PairTables, SupportsPairs, no_threshold
+from mlflow_cf.structures.capabilities import Pairs, SupportsPairs
 from mlflow_cf.structures.kernels.blocks import Blocks, ListedPairs, SingleEffects, Threshold
+from mlflow_cf.structures.pair_tables import PairTables, no_threshold
 from mlflow_cf.structures.structure import Encoded
 
 

@@ -48,7 +48,7 @@ class LeastCost(NamedTuple):
     """What is proved of costs.
 
     Attributes:
-        bound: no row that was compared costs less; None: nothing is proved.
+        bound: no row that was compared costs less, inf: there is none; None: nothing is proved.
         note: why not, or what was not compared.
     """
 

@@ -37,13 +37,15 @@ class Budget:
         """Return another budget that lets the same others go first."""
         return Budget(max_evaluations, pause=self._pause)
 
-    def part(self, most: int) -> Budget:
-        """Return a budget of at most so many of the evaluations that are left, with the same clock.
+    def part(self, most: int, share: float = 1.0) -> Budget:
+        """Return a budget of at most so many of the evaluations that are left, and of a share of the time.
 
         What it used is to be taken from this one, too.
         """
-        part = self.anew(min(most, self.left))
-        part.start(self._until, self._deadline)
+        part, until, left = self.anew(min(most, self.left)), self._until, self.seconds_left
+        if until is not None and left is not None and share < 1.0:
+            until -= (1.0 - share) * max(left, 0.0)
+        part.start(until, self._deadline)
         return part
 
     def start(self, until: float | None, deadline: float | None) -> None:

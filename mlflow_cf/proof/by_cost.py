@@ -95,18 +95,19 @@ NEARLY: Final = 1e-3  # of a cost: how much cheaper a plan may be than one that 
 def certify_by_cost(
     task: RowTask, verified: VerifiedAnswers, candidates: Candidates, tolerance: float
 ) -> Generator[Asked, Outcome, tuple[Candidates, VerifiedAnswers]]:
-    """Return answers with the explainer's proofs about their costs; `optimal` is up to 1e-3 of the cost.
+    """Return answers with the explainer's proofs about their costs, or that there is none; `optimal` up to 1e-3 of it.
 
     Cheaper plans that the proof finds are verified; the last one accepted is the first answer, and a candidate.
     """
     if candidates.least_cost is None or candidates.costs is None or candidates.plans is None:
         return candidates, replace(verified, note=Uncertified("ranked"))
-    if not len(verified.rows):
-        return candidates, verified
     if task.problem.scorer is None:
         return candidates, replace(verified, note=task.obstacle)
-    cheapest = int(verified.origin[candidates.costs[verified.origin].argmin()])
-    known, cost = candidates.plans[cheapest], float(candidates.costs[cheapest])
+    known: Plan = ()
+    cost = np.inf
+    if len(verified.rows):
+        cheapest = int(verified.origin[candidates.costs[verified.origin].argmin()])
+        known, cost = candidates.plans[cheapest], float(candidates.costs[cheapest])
     proof = candidates.least_cost(known, cost, task.budget, SCORE_TOLERANCES * tolerance)
     best: tuple[CheaperPlan, VerifiedAnswers] | None = None
     said: bool | None = None  # what a generator that starts is sent, too
@@ -156,6 +157,8 @@ def _with_proofs(verified: VerifiedAnswers, candidates: Candidates, least: Least
     """Return answers with what is proved of their costs."""
     if least.bound is None or candidates.costs is None:
         return replace(verified, note=least.note)
+    if not len(verified.rows):
+        return replace(verified, note=least.note, exhausted=np.isinf(least.bound) and least.note is None)
     costs = candidates.costs[verified.origin]
     cheapest = int(costs.argmin())
     proofs: list[Proof] = ["bounded"] * len(costs)

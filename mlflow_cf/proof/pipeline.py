@@ -31,7 +31,7 @@ from mlflow_cf.proof.verify import (
     verify_rows,
 )
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
-from mlflow_cf.words.reasons import NOTHING_LEFT, NOTHING_WANTED, hurried, stopped
+from mlflow_cf.words.reasons import NO_PLAN, NOTHING_LEFT, NOTHING_WANTED, hurried, stopped
 from mlflow_cf.words.result import Optimum, Status
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
@@ -273,7 +273,10 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
     if verified.exhausted:
-        return Answer("infeasible", NOTHING_WANTED, diagnostics=diagnostics, evidence="exhausted")
+        planned = candidates.least_cost is not None
+        reason = NO_PLAN if planned else NOTHING_WANTED
+        evidence: Evidence = "restricted" if planned else "exhausted"
+        return Answer("infeasible", reason, diagnostics=diagnostics, evidence=evidence)
     if budget.cut:
         return Answer("budget", stopped(budget.cut, budget.used), diagnostics=diagnostics)
     reason = contradiction(task.problem)

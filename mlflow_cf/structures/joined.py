@@ -14,7 +14,6 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures.capabilities import (
     Boxes,
     Pairs,
-    PairTables,
     SupportsConfined,
     SupportsPairs,
     SupportsProduct,
@@ -24,8 +23,8 @@ from mlflow_cf.structures.capabilities import (
     is_ordered,
     is_steady,
     parts_of,
-    side_by_side,
 )
+from mlflow_cf.structures.pair_tables import PairTables, side_by_side
 from mlflow_cf.structures.parts import Part
 from mlflow_cf.structures.structure import Encoded, Flags, Link, Structure
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 NOT_CERTIFIED: Final = "not certified: "  # begins the reason of an answer without the certificate it was to have
+NO_PLAN: Final = "no plan of as many steps as are allowed leads to a row that is predicted as wanted (proved)"
 NOTHING_WANTED: Final = "no admissible row is predicted as wanted (proved)"
 NOTHING_LEFT: Final = "no row that the explainer's own restrictions leave is predicted as wanted (proved)"
 

@@ -9,6 +9,7 @@ import numpy as np
 from forest_worlds import random_trees
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import bounding
 from worlds import background, space_of
 
 from mlflow_cf.structures.kernels.costs import find_price
@@ -64,6 +65,7 @@ class World:
         assert np.logical_or.reduceat(kept, self.start[:-1]).all()
 
 
+@bounding()
 @given(seed=st.integers(0, 2**16), outputs=st.sampled_from([1, 2, 3]), depth=st.integers(0, 6), wide=st.booleans())
 def test_trees_cost_no_less_than_their_bound(seed, outputs, depth, wide):
     rng = np.random.default_rng(seed)
@@ -81,6 +83,7 @@ def test_trees_cost_no_less_than_their_bound(seed, outputs, depth, wide):
     world.check(structure.boxes(encoded).costs(world.costs, weights, least), scores, least, keeping=True)
 
 
+@bounding()
 @given(seed=st.integers(0, 2**16))
 def test_linear_models_cost_no_less_than_their_bound(seed):
     rng = np.random.default_rng(seed)
@@ -93,6 +96,7 @@ def test_linear_models_cost_no_less_than_their_bound(seed):
         world.check(boxes.costs(world.costs, weights, least), scores, least)
 
 
+@bounding()
 @given(seed=st.integers(0, 2**16))
 def test_the_price_of_a_sum_is_the_best_there_is(seed):
     """The bound of every other price, taken from a fine grid, is no larger."""

@@ -6,6 +6,7 @@ from unittest.mock import patch
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import bounding
 
 from mlflow_cf.engine.moves import search as moves
 from mlflow_cf.engine.moves.bounds import Asked, Hidden
@@ -79,6 +80,7 @@ def some_limit(world):
     return float(world.rng.choice(world.costs)) if world.rng.random() < 0.7 else np.inf
 
 
+@bounding()
 @given(seed=st.integers(0, 2**32), most=st.sampled_from([1, 2, 9]))
 def test_all_rows_within_the_limit_are_found(seed, most):
     world = World(seed)
@@ -90,6 +92,7 @@ def test_all_rows_within_the_limit_are_found(seed, most):
     assert world.found(search) == set(map(tuple, world.rows[wanted].tolist()))
 
 
+@bounding()
 @given(seed=st.integers(0, 2**32))
 def test_the_nearest_rows_are_found_where_they_lower_the_limit(seed):
     world = World(seed)
@@ -102,6 +105,7 @@ def test_the_nearest_rows_are_found_where_they_lower_the_limit(seed):
     assert world.found(search) >= set(map(tuple, world.rows[wanted].tolist()))
 
 
+@bounding()
 @given(seed=st.integers(0, 2**32), parted=st.integers(1, 30), lowers=st.booleans())
 def test_a_search_that_is_cut_says_how_near_the_rest_may_be(seed, parted, lowers):
     world = World(seed)
@@ -115,6 +119,7 @@ def test_a_search_that_is_cut_says_how_near_the_rest_may_be(seed, parted, lowers
     assert search.low <= costs.min(initial=np.inf) + 1e-9
 
 
+@bounding()
 @given(seed=st.integers(0, 2**32), parted=st.integers(1, 60))
 def test_rows_of_any_steps_cost_no_less_than_the_bound(seed, parted):
     rng = np.random.default_rng(seed)

@@ -16,8 +16,9 @@ from parts.measures import aligned
 from mlflow_cf import ExplainedModel
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import Structure, score_encoded, score_rows
-from mlflow_cf.structures.capabilities import SupportsPairs, no_threshold
+from mlflow_cf.structures.capabilities import SupportsPairs
 from mlflow_cf.structures.kernels.blocks import SingleEffects
+from mlflow_cf.structures.pair_tables import no_threshold
 
 SIZES = (1, 50, 1_000)
 REPEATS = 31

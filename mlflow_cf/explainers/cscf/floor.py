@@ -131,7 +131,7 @@ def least_cost(
     Args:
         evaluator: of the row, which was opened.
         longest: most steps that plans may have.
-        known: the cheapest plan that is known; cost: what it costs.
+        known: the cheapest plan that is known, no step if none is; cost: what it costs, inf.
         budget: what it may cost; a box counts as a row.
         doubt: how far the structure's sums may be from the model's, in units of max(1, |sum|).
     """
@@ -180,6 +180,8 @@ class Floor:
         """
         for length in range(1, most + 1):
             for order in permutations(range(len(self._possible)), length):
+                if self.budget.late:
+                    return 0.0
                 low, high = self._ends[list(order)].T
                 self._add(order, low[None], high[None])
         while True:

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures.capabilities import Numbers, PairTables
 from mlflow_cf.structures.kernels.blocks import add_rectangles, find_classes
 from mlflow_cf.structures.kernels.gains import BoxQuery, gains_of
 from mlflow_cf.structures.kernels.pairs import (
@@ -45,6 +44,7 @@ from mlflow_cf.structures.kernels.trees import (
     walk_of,
 )
 from mlflow_cf.structures.layers.columns import Column
+from mlflow_cf.structures.pair_tables import Numbers, PairTables
 from mlflow_cf.structures.parts import LeafLimits, Leaves
 from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, Tests
@@ -176,7 +176,7 @@ class TreeEnsemble:
         cells = np.concatenate([start[column] + encoded for column, encoded in enumerate(values)])
         flags = np.zeros(start[-1], dtype=np.bool_)
         flags[cells] = True
-        return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells, self.lookups)
+        return TreeBoxes(restrict_trees(flags, np.arange(len(values)), self.trees), cells, self.lookups, list(values))
 
     def pairs(self, row: Sequence[Encoded]) -> TreePairs:
         """Return the pairs of changes of a `row` (1,)."""
@@ -190,11 +190,13 @@ class TreeBoxes:
     Attributes:
         trees: the trees, pruned to the grid.
         cells: (n,) cell of every value of the grid, numbered over all features; lookups: of the features.
+        values: the cells (t,) of the grid, per column.
     """
 
     trees: Trees
     cells: Ints
     lookups: tuple[Lookup, ...]
+    values: list[Encoded]
 
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
@@ -231,6 +233,10 @@ class TreeBoxes:
         found = np.empty(2, dtype=np.int64)
         part_boxes(cuts, Limits(sure + off - base, may - off - base, most), room_for_parts(cuts), found)
         return int(found[0]), int(found[1])
+
+    def leaves(self) -> tuple[Leaves, list[Encoded]]:
+        """Return the leaves that rows of the grid reach, and the cells of its values; see `SupportsLeaves`."""
+        return _leaves_of(self.trees, self.lookups, "identity"), self.values
 
     def _rounding(self, weights: Floats) -> float:
         """Return by how much weighted raw scores may be off where leaves are added in another order."""

@@ -1,0 +1,1 @@
+"""Search among sets of changed features: what is nearest of trees where few changes suffice."""
