@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from worlds import background, space_of, table, wide_rows
 
 from mlflow_cf.structures import Structure
-from mlflow_cf.structures import capabilities as pairs_of_changes
+from mlflow_cf.structures import pair_tables as pairs_of_changes
 from mlflow_cf.structures.capabilities import SupportsPairs
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.kernels.blocks import Blocks, ListedPairs, SingleEffects, Threshold
