@@ -1,1 +1,1 @@
-"""Explained models beside every model that is logged: what is asked for, where MLflow is listened to, what is logged."""
+"""Explained models beside all models that are logged: what is asked for, when, and what is logged."""

@@ -24,6 +24,7 @@ from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
 from mlflow_cf.features import Table, as_background
+from mlflow_cf.model.versions import read_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Distance, Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
@@ -116,7 +117,7 @@ def _check(options: WrapOptions, evaluate_rows: int, time_limit_s: float | None)
     explainer_of(options.explainer)
     Constraints.read(options.constraints)
     Distance.read(options.distance)
-    assert options.versions is not None  # reads them
+    read_versions(options.robust_to)
 
 
 @dataclass
