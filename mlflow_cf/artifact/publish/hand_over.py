@@ -53,7 +53,7 @@ class Publication:
             raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
         return cls(name, registered_name, tags or {})
 
-    def publish(self, staged: Path, account: Account | None = None, *, last: bool = True) -> ModelInfo:
+    def publish(self, staged: Path, account: Account, *, last: bool = True) -> ModelInfo:
         """Hand the finished folder to MLflow; call it inside of `withdrawn_on_failure`.
 
         Args:
@@ -67,31 +67,30 @@ class Publication:
         facts = {
             f"cf.{key}": str(conf[key]) for key in ("explainer", "inner_model_id", "inner_model_uri") if key in conf
         }
-        tags = {**facts, **self._tags, PUBLICATION: self._token}
-        params = facts if account is None else {**facts, **account.params}
+        tags = {key: str(value) for key, value in {**facts, **self._tags, PUBLICATION: self._token}.items()}
         info: ModelInfo = Model.log(
             artifact_path=None,
-            name=self._name,
             flavor=_Staged(staged),
             flavor_name=OWN_FLAVOR,
             registered_model_name=self._registered_name,
-            params=params,
             tags=tags,
-            model_id=None if last else self._created(params, tags),
+            model_id=self._created({**facts, **account.params}, tags, last=last),
             validate_serving_input=False,  # done before, without MLflow's watch over the environment variables
         )
-        if account is not None:
-            self._tell(info, account)
+        self._tell(info, account)
         return info
 
-    def _created(self, params: Mapping[str, str], tags: Mapping[str, Any]) -> str:
-        """Return the id of a new logged model in the active run."""
+    def _created(self, own: Mapping[str, str], tags: dict[str, str], *, last: bool) -> str:
+        """Return the id of a new logged model. With the run's params, as MLflow does, but its own ones win."""
         run = mlflow.active_run()
+        known = {} if run is None else MlflowClient().get_run(run.info.run_id).data.params
+        params = {**known, **own}
+        if last:
+            return str(mlflow.initialize_logged_model(self._name, tags=tags, params=params).model_id)
         if run is None:
             raise InputError("name", "no run is active", "log it in a run")
-        experiment, told = run.info.experiment_id, {key: str(value) for key, value in tags.items()}
-        made = MlflowClient().create_logged_model(experiment, self._name, run.info.run_id, told, dict(params))
-        return str(made.model_id)
+        client, experiment = MlflowClient(), run.info.experiment_id
+        return str(client.create_logged_model(experiment, self._name, run.info.run_id, tags, params).model_id)
 
     def _tell(self, info: ModelInfo, account: Account) -> None:
         """Describe what was published; a model is none the worse where that is not possible."""
