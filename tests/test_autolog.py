@@ -481,3 +481,29 @@ def test_frames_are_those_of_mlflow() -> None:
         return rows_of_running_fit()
 
     assert fit(SimpleNamespace(fit=None), X, y=y) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"explainer": {"name": "ceocl", "options": {"manifold": "hull", "clusters": 2}}},
+        {"explainer": "ufce"},
+        {"explainer": "mdpso"},
+        {"plausible": "isolation_forest"},
+        {"constraints": {"causal": [{"child": "debt", "parents": ["age"], "model": "tree"}]}},
+        {"constraints": {"causal": [{"child": "debt", "parents": ["age"], "model": "mlp"}]}},
+    ],
+    ids=["ceocl", "ufce", "mdpso", "isolation forest", "tree", "network"],
+)
+def test_what_explainers_learn_is_not_logged_as_a_training_of_the_users(options: dict[str, Any]) -> None:
+    mlflow.sklearn.autolog()
+    model = CLASSES["lightgbm"]().fit(X, y)
+    experiment = mlflow.set_experiment("".join(filter(str.isalnum, str(options)))).experiment_id
+    with mlflow.start_run() as run:
+        explained = mlflow_cf.wrap(model, X, y, target=1, **options)
+        explained.explain(X.head(3), count=3)
+    assert not MlflowClient().get_run(run.info.run_id).data.params
+    assert len(mlflow.search_runs([experiment])) == 1
+    with mlflow.start_run() as run:
+        fitted()  # MLflow's autolog goes on
+    assert set(logged(run)) == {"model"}

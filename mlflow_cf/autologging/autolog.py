@@ -72,7 +72,7 @@ def autolog(
 
     Args:
         data: sample of the training rows in the model's own raw input columns, as in `log_model`. None: the rows that
-            the model is fitted on, where MLflow's ``autolog`` logs it; of more than 10,000 rows a sample is taken.
+            the model is fitted on, where MLflow's ``autolog`` logs it; of more than 5,000 rows a sample is taken.
         labels: (n,) training target of these rows, for explainers that use it.
         (see `WrapOptions`)
         evaluate_rows: how many of the rows that miss the target are explained and measured, as in `evaluate`; 0: none.

@@ -24,7 +24,7 @@ from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.wrapping import assemble
 
-MOST_ROWS: Final = 10_000  # of a background: what is behind a training call may have millions
+MOST_ROWS: Final = 5_000  # of a background: there may be millions, and plausibility looks at all pairs of rows
 SUFFIX: Final = "_explained"  # of the name of an explained model
 FOLDER: Final = "counterfactual"  # of a run's artifacts; a folder per model in it
 NOT_EXPLAINED: Final = frozenset({OWN_FLAVOR, "shap"})  # explanations themselves
