@@ -1,4 +1,4 @@
-"""What autolog costs: a training call alone, with MLflow's own autolog, and with an explained model beside its model."""
+"""What autolog costs: a training call alone, with MLflow's own autolog, and with an explained model beside."""
 
 from __future__ import annotations
 
