@@ -15,7 +15,7 @@ import xgboost
 from mlflow import MlflowClient
 from mlflow.models import Model
 from sklearn.cluster import KMeans
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -121,6 +121,23 @@ def test_mlflows_own_autolog_for_all_flavors_and_a_run_that_it_makes() -> None:
         check_explained(mlflow.last_active_run())
     finally:
         mlflow.autolog(disable=True)
+
+
+@pytest.mark.parametrize("flavor", CLASSES)
+def test_arrays(flavor: str) -> None:
+    getattr(mlflow, flavor).autolog()
+    mlflow_cf.autolog(target=1, evaluate_rows=4)
+    with mlflow.start_run() as run:
+        CLASSES[flavor]().fit(X.to_numpy(), y.to_numpy())
+    np.testing.assert_allclose(check_explained(run).background.to_numpy(), X.to_numpy())
+
+
+def test_a_regression() -> None:
+    mlflow.sklearn.autolog()
+    mlflow_cf.autolog(target=mlflow_cf.Target(low=45.0), constraints={"immutable": ["age"]}, evaluate_rows=4)
+    with mlflow.start_run() as run:
+        LinearRegression().fit(X[["age", "debt"]].assign(rooms=X["income"] // 10), X["income"])
+    assert check_explained(run).policy.target.low == 45.0
 
 
 def test_training_with_a_booster_of_xgboost_keeps_missing_values() -> None:
@@ -268,6 +285,21 @@ def test_what_does_not_fit_is_a_warning(options: dict[str, Any], told: str, capl
     with mlflow.start_run():
         log_explicitly("sklearn", fitted())
     assert "no explained model" not in caplog.text
+
+
+def test_silence_is_for_explained_models_beside_others_alone(caplog: pytest.LogCaptureFixture) -> None:
+    findings = ["constraints.increasing: 'age' may fall; add it there, or to immutable"]
+    for silent in (True, False):
+        caplog.clear()
+        mlflow_cf.autolog(X, target=1, constraints={}, evaluate_rows=0, silent=silent)
+        with mlflow.start_run() as run:
+            log_explicitly("sklearn", fitted())
+        assert set(logged(run)) == {"model", "model_explained"}
+        told = [record.getMessage() for record in caplog.records if record.name == "mlflow_cf.wrapping"]
+        assert told == ([] if silent else findings)
+        caplog.clear()
+        mlflow_cf.wrap(fitted(), X, target=1, constraints={})
+        assert [record.getMessage() for record in caplog.records] == findings
 
 
 @pytest.mark.parametrize(

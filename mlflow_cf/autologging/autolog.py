@@ -17,6 +17,7 @@ import numpy as np
 from mlflow.models import Model
 from numpy.typing import ArrayLike
 
+from mlflow_cf import wrapping
 from mlflow_cf.autologging.beside import Asked, explain_beside
 from mlflow_cf.autologging.fitted_rows import FittedRows
 from mlflow_cf.autologging.hook import Hook
@@ -30,6 +31,7 @@ from mlflow_cf.policy import Distance, Limits, Privacy, Sealable, Trace, WhyNotA
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 
 _logger = logging.getLogger(__name__)
+_FINDINGS: Final = logging.getLogger(wrapping.__name__)  # says what of a policy is probably not meant
 # Whether this thread is logging an explained model now: that logs a model, too.
 _OURS: ContextVar[bool] = ContextVar("mlflow_cf_autolog", default=False)
 
@@ -133,12 +135,18 @@ class _Autolog:
     def turn_on(self, asked: Asked) -> None:
         with self.lock:
             self.asked = asked
+            _FINDINGS.addFilter(self.heard)
             self.hook.put()
 
     def turn_off(self) -> None:
         with self.lock:
             self.asked = None
             self.hook.take_away()
+            _FINDINGS.removeFilter(self.heard)
+
+    def heard(self, _: logging.LogRecord) -> bool:
+        """Return whether this thread may say what it finds about an explained model."""
+        return not (_OURS.get() and self.asked is not None and self.asked.silent)
 
     def logged(self, info: Any, arguments: Mapping[str, Any]) -> None:
         """Explain a model that MLflow has just logged; a warning says why where that is not possible."""

@@ -1,7 +1,8 @@
 """The rows that a model was fitted on, where MLflow's autologging logs it in the middle of the call that fits it.
 
 The arguments of that call are read from the frames of the running thread: nothing is patched, copied or kept, so
-training takes no longer, and several threads cannot be mistaken for each other.
+training takes no longer, and several threads cannot be mistaken for each other. How MLflow's functions are made decides
+whether they are found: where they are not, rows are not known, and a warning asks for them.
 """
 
 from __future__ import annotations
