@@ -18,7 +18,7 @@ from mlflow.models import Model
 from numpy.typing import ArrayLike
 
 from mlflow_cf import wrapping
-from mlflow_cf.autologging.beside import Asked, explain_beside
+from mlflow_cf.autologging.beside import Asked, explain_beside, measure_beside
 from mlflow_cf.autologging.fitted_rows import FittedRows
 from mlflow_cf.autologging.hook import Hook
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
@@ -153,13 +153,16 @@ class _Autolog:
         asked = self.asked
         if asked is None or _OURS.get():
             return
-        ours = _OURS.set(True)
+        ours, lacking = _OURS.set(True), "no explained model"
         try:
-            explain_beside(info, asked)
+            source = explain_beside(info, asked)
+            lacking = "no metrics"
+            if source is not None and asked.evaluate_rows:
+                measure_beside(source, info, asked)
         except Exception as error:  # noqa: BLE001  whatever goes wrong here, training goes on
             if not asked.silent:
                 name = arguments.get("name") or arguments.get("artifact_path") or "model"
-                _logger.warning("no explained model beside %r: %s", name, _reason(error))
+                _logger.warning("%s beside %r: %s", lacking, name, _reason(error))
         finally:
             _OURS.reset(ours)
 

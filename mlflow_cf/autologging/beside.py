@@ -43,14 +43,14 @@ class Asked:
     silent: bool
 
 
-def explain_beside(info: ModelInfo, asked: Asked) -> None:
-    """Explain the model that MLflow has logged as `info` says, in the active run; nothing where it is in no run.
+def explain_beside(info: ModelInfo, asked: Asked) -> Source | None:
+    """Explain the model that MLflow has logged as `info` says, in the active run; None where it is not for us.
 
     Raises:
         InputError: its rows are not known, or it cannot be explained so.
     """
     if info.run_id is None or NOT_EXPLAINED & set(info.flavors):
-        return
+        return None
     run = mlflow.active_run()
     if run is None or run.info.run_id != info.run_id:
         raise InputError("run_id", f"run {info.run_id} is not the active one", "log the model in an active run")
@@ -58,27 +58,22 @@ def explain_beside(info: ModelInfo, asked: Asked) -> None:
     if found is None:
         fact = "the rows that this model was fitted on are not known"
         raise InputError("data", fact, "call mlflow_cf.autolog(data=X_train), or let MLflow's autolog log the model")
-    name = info.name or "model"
-    rows = _sample(found, asked.options.seed)
-    if asked.log_models:
-        logged, explained = log_beside(
-            info.model_uri, f"{name}{SUFFIX}", rows.data, rows.labels, asked.options, asked.registered_model_name
-        )
-        source = Source(explained, logged.model_id)
-    else:
+    rows, options = _sample(found, asked.options.seed), asked.options
+    if not asked.log_models:
         opened = open_native(info.model_uri, rows=rows.data)
-        versions = open_versions(asked.options.versions, rows.data, None)
-        source = Source(assemble(opened, rows.data, rows.labels, asked.options, versions))
-    if asked.evaluate_rows:
-        _evaluate(source, name, run.info.run_id, asked)
+        return Source(
+            assemble(opened, rows.data, rows.labels, options, open_versions(options.versions, rows.data, None))
+        )
+    name = f"{info.name or 'model'}{SUFFIX}"
+    logged, explained = log_beside(info.model_uri, name, rows.data, rows.labels, options, asked.registered_model_name)
+    return Source(explained, logged.model_id)
 
 
-def _evaluate(source: Source, name: str, run_id: str, asked: Asked) -> None:
-    """Measure the answers to rows that miss the target, and log what comes of it to the run."""
-    rows = _refused(source.explained, asked.evaluate_rows, asked.options.seed)
-    how = Measuring(None, time_limit_s=asked.time_limit_s)
-    task = task_of(source, rows, how)
-    carry_out(task, Logbook(run_id, f"{FOLDER}/{name}", source.model_id, dataset_of(task.rows, name)))
+def measure_beside(source: Source, info: ModelInfo, asked: Asked) -> None:
+    """Measure the answers of an explained model to rows that miss the target, and log what comes of it to the run."""
+    name, rows = info.name or "model", _refused(source.explained, asked.evaluate_rows, asked.options.seed)
+    task = task_of(source, rows, Measuring(None, time_limit_s=asked.time_limit_s))
+    carry_out(task, Logbook(str(info.run_id), f"{FOLDER}/{name}", source.model_id, dataset_of(task.rows, name)))
 
 
 def _sample(rows: FittedRows, seed: int) -> FittedRows:
