@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -29,6 +29,10 @@ from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import Diversity
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
+from mlflow_cf.records.check import TIME_LIMIT_S, check_record
+from mlflow_cf.records.document import RecordSource
+from mlflow_cf.records.make import record_of, recorded
+from mlflow_cf.records.result import Checks
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
@@ -40,6 +44,8 @@ from mlflow_cf.structures.capabilities import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.levers import Levers
+from mlflow_cf.words.phrases import Language
+from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.verification import Verifications
 
 
@@ -150,7 +156,8 @@ class ExplainedModel:
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
                 time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
-                why_not, region, levers and responsiveness, as in `explain`; None: the policy's defaults.
+                why_not, region, levers, responsiveness, language and record, as in `explain`; None: the
+                policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -174,7 +181,12 @@ class ExplainedModel:
             self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
         if query.region:
             self.policy.privacy.check_region()
+        if query.record:
+            self.policy.privacy.check_record()
         self.policy.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
+        if self.policy.privacy.points is not None:
+            many = min(len(self.space.read(X)), self.policy.limits.explained_rows)
+            self.policy.privacy.check_points(many * query.points(len(self.space)))
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 
@@ -200,6 +212,8 @@ class ExplainedModel:
         region: RegionAsked = False,
         levers: LeversAsked | Sequence[Sequence[str]] | None = None,
         responsiveness: bool = False,
+        language: Language | None = None,
+        record: bool = False,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -228,6 +242,8 @@ class ExplainedModel:
             levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
                 feature groups; see `levers`.
             responsiveness: which share of the lawful changes of each feature group turns the decision.
+            language: of sentences, ``"en"`` or ``"de"``; None: the policy's.
+            record: whether each explanation has its record as JSON; see `record`.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -258,6 +274,8 @@ class ExplainedModel:
                 "region": region,
                 "levers": levers,
                 "responsiveness": responsiveness,
+                "language": language,
+                "record": record,
             }
         )
         query.check_count(self.policy.limits)
@@ -332,6 +350,26 @@ class ExplainedModel:
         request = self.context.request(query, self.explainer, caller, (), lambda _: ())  # one row needs no process
         request.target.check_single()
         return levers_of(with_constraints(request), row)
+
+    def record(self, row: Rows, explanation: Explanation) -> dict[str, Any]:
+        """Return the record of an explained row, a JSON document that `check` verifies later, here or elsewhere.
+
+        Raises:
+            InputError: more rows than one, or an explanation of another row.
+        """
+        return record_of(self, row, explanation)
+
+    def check(self, record: RecordSource, *, time_limit_s: float = TIME_LIMIT_S) -> Checks:
+        """Return what of a record still holds: digests, predictions, every constraint, and what was proved.
+
+        Args:
+            record: what `record` returned, its JSON text, or the path of a file.
+            time_limit_s: seconds for the search that proves again.
+
+        Raises:
+            InputError: no record, one of a newer schema version, or one of other features.
+        """
+        return check_record(self, record, time_limit_s)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
@@ -412,6 +450,9 @@ class ExplainedModel:
             check_rows_kept(explainer, self.policy.privacy)
         if not caller.trial and query.explain != "none":
             caller = self._warmed(query, explainer, caller)
+        if query.record:
+            plain = query.model_copy(update={"record": False})
+            return recorded(self, self.space.read(X), self._answer(X, plain, explainer, caller, others))
         if isinstance(query.target, Target) and query.target.ladder:
             return self._answer_ladder(X, query, explainer, caller, others)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
@@ -430,4 +471,6 @@ class ExplainedModel:
             return self._answer(rows, asked, explainer, caller._replace(seconds=seconds), others)
 
         serves = partial(serves_rung, requirements)
-        return answer_ladder(target, self.space.read(X), ask, caller.seconds, serves=serves)
+        answers = answer_ladder(target, self.space.read(X), ask, caller.seconds, serves=serves)
+        whole = tuple(replace(one, asked=(query, caller.served)) for one in answers)  # not of one rung
+        return replace(answers, items=whole)

@@ -85,6 +85,8 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
         ],
     ),
     "responsiveness": ([True, False], [("yes", "responsiveness: ")]),
+    "language": (["en", "de"], [("fr", "language: ")]),
+    "record": ([True, False], [("yes", "record: ")]),
     "why_not": ([False, "quick", "full"], [("slow", "why_not: ")]),
     "margin": ([0.1, 0.2], [(0.05, "margin: 0.05 is less than the policy's 0.1; ask for more"), (0.5, "margin: ")]),
     "diversity": (["sets", "near"], [("far", "diversity: ")]),

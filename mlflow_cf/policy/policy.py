@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import comb
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -36,6 +37,7 @@ from mlflow_cf.policy.limits import (
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.policy.target import Target
 from mlflow_cf.validation import validated
+from mlflow_cf.words.phrases import Language
 
 Explain = Literal["unfavourable", "all", "none"]
 Sealable = Literal["target"]
@@ -66,6 +68,7 @@ class Policy(BaseModel):
         min_difference: several answers differ by a level, or in a number by this share of its range.
         why_not: how much is found out about rows without counterfactual where a request does not say: all (``full``),
             what takes a tenth of the time and evaluations (``quick``), or nothing; false also forbids requests to ask.
+        language: of sentences.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,6 +89,7 @@ class Policy(BaseModel):
     diversity: Diversity = "sets"
     min_difference: LeastDifference = LEAST_DIFFERENCE
     why_not: WhyNotAsked = "quick"
+    language: Language = "en"
 
     @field_validator("robust_to")
     @classmethod
@@ -196,6 +200,8 @@ class Query(BaseModel):
             features that it changes (true), or of all (``all``).
         levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many groups.
         responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
+        language: of sentences, ``en`` or ``de``.
+        record: whether the reply has a record of each row, which `mlflow-cf check` verifies later.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -218,6 +224,8 @@ class Query(BaseModel):
     region: RegionAsked = False
     levers: LeversAsked | None = None
     responsiveness: StrictBool = False
+    language: Language | None = None
+    record: StrictBool = False
 
     @field_validator("region", mode="before")
     @classmethod
@@ -264,6 +272,15 @@ class Query(BaseModel):
         query = cls.read(options, limits.query)
         query.check(limits)
         return query
+
+    def points(self, features: int) -> int:
+        """Return how many points next to the decision boundary the reply may tell of a row with so many features."""
+        rungs = len(self.target.ladder) if isinstance(self.target, Target) else 0
+        answers = max(self.count, rungs) * (1 + (2 * features if self.region else 0))
+        sizes = range(1, min(self.levers, features) + 1) if isinstance(self.levers, int) else ()
+        named = len(self.levers) if isinstance(self.levers, tuple) else 0
+        sets = sum(comb(features, size) for size in sizes) + named
+        return 0 if self.explain == "none" else answers + sets + (features if self.responsiveness else 0)
 
     def check_count(self, limits: Limits) -> None:
         """Refuse, of a caller in Python, more answers than the policy's limit."""

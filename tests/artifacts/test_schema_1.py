@@ -54,7 +54,7 @@ def without_later_keys(reply):
     """Return a reply without keys that came later; nobody asked for what they tell."""
     assert reply["levers"] == []
     assert reply["responsiveness"]["shares"] == []
-    kept = {key: value for key, value in reply.items() if key not in ("levers", "responsiveness")}
+    kept = {key: value for key, value in reply.items() if key not in ("levers", "responsiveness", "record")}
     answers = [{key: value for key, value in one.items() if key not in LATER} for one in reply["counterfactuals"]]
     return {**kept, "counterfactuals": answers}
 

@@ -120,6 +120,7 @@ def _outputs(space: FeatureSpace, model: OpenModel) -> Schema:
         "counterfactuals": Array(_counterfactual(space, label)),
         "levers": Array(_lever_set()),
         "responsiveness": _responsiveness(),
+        "record": DataType.string,
         "explainer": DataType.string,
         "seed": DataType.long,
         "evaluations": DataType.long,
