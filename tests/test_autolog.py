@@ -1,5 +1,7 @@
 """An explained model beside every model that is logged in a run, whoever logs it; training never notices."""
 
+import dataclasses
+import inspect
 import logging
 import threading
 from collections.abc import Iterator
@@ -25,6 +27,7 @@ from mlflow_cf.artifact.publish.account import account_of
 from mlflow_cf.autologging.beside import MOST_ROWS, _sample
 from mlflow_cf.autologging.fitted_rows import FittedRows, labels_of, rows_of_running_fit
 from mlflow_cf.autologging.hook import Hook
+from mlflow_cf.options import WrapOptions
 
 RNG = np.random.default_rng(5)
 ROWS = 120
@@ -459,6 +462,13 @@ def test_a_method_that_somebody_else_has_wrapped_in_the_meantime() -> None:
     hook.take_away()
     assert vars(Logs)["log"] is before
     assert calls == ["Others a", "Logs b", "Logs d"]
+
+
+def test_it_takes_the_options_of_wrap() -> None:
+    taken = inspect.signature(mlflow_cf.autolog).parameters
+    known = inspect.signature(mlflow_cf.wrap).parameters
+    for option in dataclasses.fields(WrapOptions):
+        assert taken[option.name].default == known[option.name].default
 
 
 def test_rows_are_known_in_a_watched_call_alone() -> None:

@@ -29,6 +29,7 @@ from mlflow_cf.model.versions import read_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Distance, Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.words.phrases import Language
 
 _logger = logging.getLogger(__name__)
 _FINDINGS: Final = logging.getLogger(wrapping.__name__)  # says what of a policy is probably not meant
@@ -59,6 +60,7 @@ def autolog(
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
+    language: Language = "en",
     evaluate_rows: int = 50,
     time_limit_s: float | None = 10.0,
     log_models: bool = True,
@@ -91,7 +93,8 @@ def autolog(
         _AUTOLOG.turn_off()
         return
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
+                          language)  # fmt: skip
     rows = _given(data, labels)
     _check(options, evaluate_rows, time_limit_s)
     _AUTOLOG.turn_on(Asked(rows, options, evaluate_rows, time_limit_s, log_models, registered_model_name, silent))
