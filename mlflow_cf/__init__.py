@@ -44,6 +44,7 @@ from mlflow_cf.wrapping import wrap
 
 if TYPE_CHECKING:
     from mlflow_cf import plots as plots
+    from mlflow_cf.autologging.autolog import autolog
     from mlflow_cf.evaluation.compare.comparison import Comparison
     from mlflow_cf.evaluation.compare.versions_compared import compare
     from mlflow_cf.evaluation.measure.evaluate import evaluate
@@ -57,6 +58,7 @@ _LATER = {
     "Evaluation": "evaluation.measure.result",
     "Suggestion": "suggest",
     "Suggestions": "suggest",
+    "autolog": "autologging.autolog",
     "compare": "evaluation.compare.versions_compared",
     "evaluate": "evaluation.measure.evaluate",
     "suggest_constraints": "suggest",
@@ -104,6 +106,7 @@ __all__ = [
     "Target",
     "Verification",
     "Verifications",
+    "autolog",
     "compare",
     "evaluate",
     "load_model",

@@ -24,7 +24,14 @@ BENCHMARK = CHECKOUT / "example_projects" / "benchmark"
 # Whole programs: servers, examples and the pages as a user runs them, and what takes long because it goes through
 # MLflow's runs and registry or starts processes. `make test` leaves them to `make system`.
 PROGRAMS = ("serving/", "test_example_", "test_docs.py", "test_benchmark")
-RUNS = ("test_compare.py", "test_evaluate.py", "test_evaluator_plugin.py", "test_audit.py", "artifacts/test_publish.py")
+RUNS = (
+    "test_autolog.py",
+    "test_compare.py",
+    "test_evaluate.py",
+    "test_evaluator_plugin.py",
+    "test_audit.py",
+    "artifacts/test_publish.py",
+)
 SYSTEM = (*PROGRAMS, *RUNS, "test_helpers.py", "test_cli.py")
 
 

@@ -202,6 +202,18 @@ def test_the_part_levers_runs_anywhere_and_is_logged(benchmark, monkeypatch, sha
     assert logged[f"levers {shape.name}/proved"] == logged[f"levers {shape.name}/agree"] == 1
 
 
+def test_the_part_autolog_runs_anywhere_and_is_logged(benchmark, monkeypatch, run, capsys):
+    monkeypatch.setattr(benchmark.autolog, "ROUNDS", 1)
+    monkeypatch.setattr("mlflow.models.infer_pip_requirements", lambda *_, fallback=None, **__: fallback or [])
+    chosen = benchmark.bench.options().parse_args(["--parts", "autolog", "--rows", "60"])
+    assert benchmark.bench.PARTS["autolog"](chosen) == []
+    assert "Autolog: seconds of a training call" in capsys.readouterr().out
+    logged = mlflow.get_run(run.info.run_id).data.metrics
+    assert all(logged[f"autolog {flavor}/explained"] > 0 for flavor in ("sklearn", "xgboost", "lightgbm"))
+    models = {model.name for model in mlflow.search_logged_models(output_format="list")}
+    assert models >= {"model", "model_explained"}
+
+
 def test_the_part_proofs_runs_anywhere_and_is_logged(benchmark, monkeypatch, shape, run, capsys):
     monkeypatch.setitem(benchmark.envelope.GRIDS, "short", (shape,))
     chosen = benchmark.bench.options().parse_args(["--parts", "proofs"])

@@ -16,6 +16,7 @@ from cases.data_sets import VIEWS, Case, constraints_for, folder, split
 from cases.models import LARGE, MODELS, fitted, unopened
 from pages import page, summary
 from parts import (
+    autolog,
     beside_papers,
     certificates,
     contest,
@@ -247,6 +248,7 @@ def run_regions(chosen: Options) -> list[str]:
 
 
 PARTS: Mapping[str, Callable[[Options], list[str]]] = {
+    "autolog": autolog.run_autolog,
     "contest": run_contest,
     "exact": run_exact,
     "feedback": beside_papers.run_feedback,

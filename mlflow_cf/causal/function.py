@@ -24,6 +24,7 @@ from mlflow_cf.constraints.model import LEARNABLE, Learnable, Stored
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import Column, Forest, Layers, Structure, TreeEnsemble
+from mlflow_cf.unlogged import unlogged
 
 NODES: Final = ("column", "threshold", "left", "right", "value")
 SEED: Final = 0  # fixed: causal functions do not depend on the seed of searches
@@ -262,14 +263,15 @@ def fit(kind: Learnable, inputs: Floats, child: Floats) -> Arrays:
 def _linear(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
     from sklearn.linear_model import LinearRegression  # noqa: PLC0415  as above
 
-    fitted = LinearRegression().fit(inputs, child)
+    fitted = unlogged(LinearRegression().fit, inputs, child)
     return fitted, {"weights_0": fitted.coef_[:, None].copy(), "bias_0": np.array([fitted.intercept_])}
 
 
 def _tree(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
     from sklearn.tree import DecisionTreeRegressor  # noqa: PLC0415  as above
 
-    fitted = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST_ROWS, random_state=SEED).fit(inputs, child)
+    tree = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAST_ROWS, random_state=SEED)
+    fitted = unlogged(tree.fit, inputs, child)
     nodes = fitted.tree_
     inner = nodes.feature >= 0
     return fitted, {
@@ -297,7 +299,7 @@ def _mlp(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
             folds = KFold(FOLDS, shuffle=True, random_state=SEED)
             scores = [cross_val_score(network(width), inputs, child, cv=folds, scoring="r2").mean() for width in WIDTHS]
             best = WIDTHS[int(np.argmax(scores))]
-        fitted = network(best).fit(inputs, child)
+        fitted = unlogged(network(best).fit, inputs, child)
     arrays: dict[str, NDArray[Any]] = {}
     for at, (weights, bias) in enumerate(zip(fitted.coefs_, fitted.intercepts_, strict=True)):
         arrays |= {f"weights_{at}": weights, f"bias_{at}": bias}

@@ -25,6 +25,7 @@ from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.milp.program import Affine, Columns, Entries, Program, total
 from mlflow_cf.milp.variables import Chosen, Variables
 from mlflow_cf.problem import Budget, Problem
+from mlflow_cf.unlogged import unlogged
 
 Rows = NDArray[np.integer[Any]]
 
@@ -206,7 +207,8 @@ def learn_region(facts: Facts, clusters: int) -> Learned:
         if len(points) > 1:
             from sklearn.cluster import KMeans  # noqa: PLC0415  half a second that no server needs
 
-            means = KMeans(min(clusters, len(points)), n_init=STARTS, random_state=facts.seed % 2**32).fit(points)
+            kept = KMeans(min(clusters, len(points)), n_init=STARTS, random_state=facts.seed % 2**32)
+            means = unlogged(kept.fit, points)
             centres = np.asarray(means.cluster_centers_, dtype=np.float64)
     return Learned({**embedding.to_arrays(), ROWS: rows, LABELS: labels[rows], CENTRES: centres})
 

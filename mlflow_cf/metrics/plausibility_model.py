@@ -25,6 +25,7 @@ from mlflow_cf.policy import Target
 from mlflow_cf.policy.further import Method, Plausible
 from mlflow_cf.structures import ClippedLine, Column, Forest, LevelColumn, MonotoneStep, NumberColumn, TreeEnsemble
 from mlflow_cf.structures.structure import Structure, score_rows
+from mlflow_cf.unlogged import unlogged
 
 SEED: Final = 0  # fixed: what is plausible does not depend on the seed of searches
 TREES: Final = 100
@@ -58,7 +59,7 @@ class Isolation:
 
         coding = _coding(space, background)
         rows = np.column_stack([column.encode(background[:, column.feature]) for column in _columns(space, coding)])
-        grown = IsolationForest(n_estimators=TREES, random_state=SEED).fit(rows)
+        grown = unlogged(IsolationForest(n_estimators=TREES, random_state=SEED).fit, rows)
         return cls(space, {**coding, **_nodes([part.tree_ for part in grown.estimators_])})
 
     @classmethod

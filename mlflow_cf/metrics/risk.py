@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Floats
+from mlflow_cf.unlogged import unlogged
 
 TREES = 100
 
@@ -59,5 +60,5 @@ def extraction_fidelity(answered: Labelled, held_out: Labelled, *, seed: int = 0
 
     if not len(answered.rows) or not len(held_out.rows):
         return None
-    copy = RandomForestClassifier(TREES, random_state=seed).fit(answered.rows, answered.labels)
+    copy = unlogged(RandomForestClassifier(TREES, random_state=seed).fit, answered.rows, answered.labels)
     return float(np.mean(copy.predict(held_out.rows) == held_out.labels))

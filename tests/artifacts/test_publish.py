@@ -17,12 +17,15 @@ from sqlalchemy.exc import OperationalError
 
 import mlflow_cf
 from mlflow_cf.artifact.publish import log
+from mlflow_cf.artifact.publish.account import Account
+from mlflow_cf.artifact.publish.build import Built
 from mlflow_cf.artifact.publish.hand_over import PUBLICATION, Publication
 
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
 OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
-CALLS = 20
+ACCOUNT = Account({"cf.explainer": "geco"}, "what it is")
+CALLS = 28
 FULL = "database or disk is full"
 FAULTS = {
     "interrupted": KeyboardInterrupt,
@@ -78,7 +81,7 @@ def published(staged, name):
     publication = Publication("explained", name, {"team": "credit"})
     try:
         with publication.withdrawn_on_failure():
-            return publication.publish(staged)
+            return publication.publish(staged, ACCOUNT)
     except (Exception, KeyboardInterrupt):  # noqa: BLE001  what is left is asked elsewhere
         return None
 
@@ -158,7 +161,7 @@ def test_it_takes_a_look_at_its_own_attempt_only(staged):
 
     def interrupted():
         with publication.withdrawn_on_failure():
-            publication.publish(staged)
+            publication.publish(staged, ACCOUNT)
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -197,7 +200,7 @@ class TestSaving:
                 raise fault
             return copy2(source, target, **options)
 
-        monkeypatch.setattr(log, "_built", lambda *_: contextlib.nullcontext(staged))
+        monkeypatch.setattr(log, "_built", lambda *_: contextlib.nullcontext(Built(staged, None)))
         # copytree has the real one as the default of a parameter
         defaults = tuple(failing if value is copy2 else value for value in shutil.copytree.__defaults__)
         monkeypatch.setattr(shutil.copytree, "__defaults__", defaults)

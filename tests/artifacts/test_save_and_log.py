@@ -61,11 +61,22 @@ class TestLogModel:
         assert (model.name, model.status.value, model.source_run_id) == ("explained", "READY", run.info.run_id)
         assert [out.model_id for out in client.get_run(run.info.run_id).outputs.model_outputs] == [info.model_id]
         assert model.tags.items() >= {"team": "credit", "cf.explainer": "geco"}.items()
-        assert model.params == {"depth": "3", "cf.explainer": "geco"}
+        told = {"cf.explainer": "geco", "cf.target": '{"label": "good"}', "cf.background_rows": str(small_loans.ROWS)}
+        digest = model.params["cf.constraints"]
+        assert model.params == {"depth": "3", "cf.constraints": digest, **told}
+        assert client.get_run(run.info.run_id).data.params == model.params
         version = client.get_model_version("loans", info.registered_model_version)
         assert version.source == info.model_uri == f"models:/{info.model_id}"
         assert version.tags["team"] == "credit"
+        assert "target       label good" in version.description
         assert info.metadata == {"card": {"owner": "team"}}
+
+    def test_two_in_one_run_keep_their_own_params(self):
+        with mlflow.start_run() as run:
+            for explainer in ("geco", "random_search"):
+                info = mlflow_cf.log_model(MODEL, explainer, TABLE, target="good", explainer=explainer)
+                assert MlflowClient().get_logged_model(info.model_id).params["cf.explainer"] == explainer
+        assert MlflowClient().get_run(run.info.run_id).data.params["cf.explainer"] == "geco"
 
     def test_what_mlmodel_says(self, logged):
         meta = Model.load(logged[0].model_uri)

@@ -40,6 +40,19 @@ LOADER: Final = "mlflow_cf"  # the module whose _load_pyfunc MLflow calls
 Validate = Literal["here", "process"]
 
 
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A finished artifact that nobody has yet.
+
+    Attributes:
+        folder: its files.
+        explained: the same model in memory.
+    """
+
+    folder: Path
+    explained: ExplainedModel
+
+
 @dataclass(frozen=True)
 class Packaging:
     """What MLflow's side of an artifact shall look like: more keyword arguments of `save_model` and `log_model`.
@@ -93,7 +106,7 @@ def build(
     options: WrapOptions,
     packaging: Packaging,
     scratch: Path,
-) -> Path:
+) -> Built:
     """Build the MLflow model folder in the empty folder `scratch`; return it once it is proved.
 
     Raises:
@@ -135,7 +148,7 @@ def build(
         (scratch / versions.FOLDER).rename(staged / versions.FOLDER)
     add_flavor(meta, staged, explained, {**lineage, **where}, packaging.output)
     _prove_everywhere(staged, explained, packaging.validate, scratch)
-    return staged
+    return Built(staged, explained)
 
 
 def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: PipRequirements) -> Model:

@@ -20,6 +20,7 @@ from mlflow.models import Model
 from mlflow.models.model import ModelInfo
 from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST, ErrorCode
 
+from mlflow_cf.artifact.publish.account import Account
 from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import OWN_FLAVOR
 
@@ -52,25 +53,58 @@ class Publication:
             raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
         return cls(name, registered_name, tags or {})
 
-    def publish(self, staged: Path) -> ModelInfo:
-        """Hand the finished folder to MLflow; call it inside of `withdrawn_on_failure`."""
+    def publish(self, staged: Path, account: Account, *, last: bool = True) -> ModelInfo:
+        """Hand the finished folder to MLflow; call it inside of `withdrawn_on_failure`.
+
+        Args:
+            staged: the folder.
+            account: what MLflow's pages shall tell of it.
+            last: whether it becomes what ``mlflow.last_logged_model`` returns; it needs an active run if not.
+        """
         self._new_name = self._registered_name is not None and not is_registered(self._registered_name)
         conf = Model.load(str(staged)).flavors[OWN_FLAVOR]
         # by which the logged model can be searched for and joined
         facts = {
             f"cf.{key}": str(conf[key]) for key in ("explainer", "inner_model_id", "inner_model_uri") if key in conf
         }
+        tags = {key: str(value) for key, value in {**facts, **self._tags, PUBLICATION: self._token}.items()}
         info: ModelInfo = Model.log(
             artifact_path=None,
-            name=self._name,
             flavor=_Staged(staged),
             flavor_name=OWN_FLAVOR,
             registered_model_name=self._registered_name,
-            params=facts,
-            tags={**facts, **self._tags, PUBLICATION: self._token},
+            tags=tags,
+            model_id=self._created({**facts, **account.params}, tags, last=last),
             validate_serving_input=False,  # done before, without MLflow's watch over the environment variables
         )
+        self._tell(info, account)
         return info
+
+    def _created(self, own: Mapping[str, str], tags: dict[str, str], *, last: bool) -> str:
+        """Return the id of a new logged model. With the run's params, as MLflow does, but its own ones win."""
+        run = mlflow.active_run()
+        known = {} if run is None else MlflowClient().get_run(run.info.run_id).data.params
+        params = {**known, **own}
+        if last:
+            return str(mlflow.initialize_logged_model(self._name, tags=tags, params=params).model_id)
+        if run is None:
+            raise InputError("name", "no run is active", "log it in a run")
+        client, experiment = MlflowClient(), run.info.experiment_id
+        return str(client.create_logged_model(experiment, self._name, run.info.run_id, tags, params).model_id)
+
+    def _tell(self, info: ModelInfo, account: Account) -> None:
+        """Describe what was published; a model is none the worse where that is not possible."""
+        client = MlflowClient()
+        try:
+            if info.run_id is not None:
+                known = client.get_run(info.run_id).data.params  # of another explained model: they cannot be changed
+                new = {key: value for key, value in account.params.items() if key not in known}
+                mlflow.log_params(new, run_id=info.run_id)
+            if info.registered_model_version is not None and self._registered_name is not None:
+                version = str(info.registered_model_version)
+                client.update_model_version(self._registered_name, version, account.description)
+        except Exception as error:  # noqa: BLE001  a raw error of a database, too
+            _logger.warning("a model was logged, and could not be described (%s)", type(error).__name__)
 
     @contextmanager
     def withdrawn_on_failure(self) -> Iterator[None]:

@@ -21,7 +21,8 @@ from mlflow_cf.artifact.format import files, manifest
 from mlflow_cf.artifact.format.mlmodel import stated
 from mlflow_cf.artifact.load import assembled, load_folder, open_model
 from mlflow_cf.artifact.publish import versions
-from mlflow_cf.artifact.publish.build import Packaging, Validate, add_flavor, build, prove
+from mlflow_cf.artifact.publish.account import account_of
+from mlflow_cf.artifact.publish.build import Built, Packaging, Validate, add_flavor, build, prove
 from mlflow_cf.artifact.publish.hand_over import Publication
 from mlflow_cf.artifact.publish.inner import LEAVINGS
 from mlflow_cf.artifact.publish.requirements import warn_of_pin
@@ -94,8 +95,8 @@ def save_model(
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
                           language)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
-    with _built(model, data, labels, options, how) as staged, _removed_on_failure(folder):
-        shutil.copytree(staged, folder, dirs_exist_ok=True)
+    with _built(model, data, labels, options, how) as built, _removed_on_failure(folder):
+        shutil.copytree(built.folder, folder, dirs_exist_ok=True)
 
 
 @told_by(WrapOptions, Packaging)
@@ -156,10 +157,28 @@ def log_model(
                           language)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     publication = Publication.prepared(name, registered_model_name, tags)
-    with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as staged:
-        info = publication.publish(staged)
+    with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as built:
+        info = publication.publish(built.folder, account_of(built.explained))
         warn_of_pin(pip_requirements)
         return info
+
+
+def log_beside(
+    model_uri: str,
+    name: str,
+    data: Table,
+    labels: ArrayLike | None,
+    options: WrapOptions,
+    registered_model_name: str | None = None,
+) -> tuple[ModelInfo, ExplainedModel]:
+    """Log the explained model of a logged one in the active run, and return it; that one stays the last logged model.
+
+    Raises:
+        InputError: anything that does not fit. Nothing is logged then.
+    """
+    publication = Publication.prepared(name, registered_model_name)
+    with publication.withdrawn_on_failure(), _built(model_uri, data, labels, options, Packaging()) as built:
+        return publication.publish(built.folder, account_of(built.explained), last=False), built.explained
 
 
 KEPT: Final = ("inner_model_id", "inner_model_uri", "inner_flavors", versions.FOLDER)  # of what MLmodel says
@@ -188,7 +207,7 @@ def log_with_explainer(
             lineage = {name: known[name] for name in KEPT if name in known}
             add_flavor(meta, staged, explained, lineage, parts.manifest.output)
             prove(staged, explained)
-        return publication.publish(staged)
+        return publication.publish(staged, account_of(explained))
 
 
 def load_model(model_uri: str | Path) -> ExplainedModel:
@@ -206,7 +225,7 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
 @contextmanager
 def _built(
     model: object, data: Table, labels: ArrayLike | None, options: WrapOptions, packaging: Packaging
-) -> Iterator[Path]:
+) -> Iterator[Built]:
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch, sources.no_bytecode():
         try:
             yield build(model, data, labels, options, packaging, Path(scratch))

@@ -20,6 +20,7 @@ from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance, Budget, Codes, Problem
 from mlflow_cf.search.more_sets import LEAST_EVALUATIONS, SPARE, MoreSets
 from mlflow_cf.search.population import near_copies
+from mlflow_cf.unlogged import unlogged
 
 Pick = Literal["sparse", "best", "random", "nearest"]
 Rows = NDArray[np.intp]
@@ -79,7 +80,7 @@ def k_means(points: Floats, clusters: int, rng: np.random.Generator) -> Rows:
     clusters = min(clusters, len(np.unique(points, axis=0)))
     kept = KMeans(clusters, n_init=STARTS, random_state=int(rng.integers(2**32)))
     with threadpool_limits(1, user_api="openmp"):  # with more, sums differ in the last bit, and few points take longer
-        return np.asarray(kept.fit_predict(points), dtype=np.intp)
+        return np.asarray(unlogged(kept.fit_predict, points), dtype=np.intp)
 
 
 # In median absolute deviations. Five answers each to 25 rows of COMPAS, geometric means of proximity and sparsity as

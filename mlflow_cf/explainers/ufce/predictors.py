@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.search.snapping import Snapping
 from mlflow_cf.stepwise import Steps
+from mlflow_cf.unlogged import unlogged
 
 MOST_ROWS: Final = 5_000  # of a regression of levels
 MOST_CELLS: Final = 2**18  # of its rows by coordinates: an iteration takes 1 ms
@@ -83,7 +84,7 @@ def _logits(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
         return weights, intercepts
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # near enough to the optimum to propose a level
-        model = LogisticRegression(max_iter=MOST_ITERATIONS).fit(V, told)
+        model = unlogged(LogisticRegression(max_iter=MOST_ITERATIONS).fit, V, told)
     if width == 1:
         return model.coef_.T, model.intercept_
     if len(levels) == 2:  # the odds of the second
@@ -335,13 +336,8 @@ def _fill(known: Floats, second: int, rows: Floats, facts: tuple[tuple[Feature, 
     for start in range(0, len(numbers) if len(rows) > NEIGHBOURS + 1 else 0, size):
         estimate = mutual_info_regression if feature.has_order else mutual_info_classif
         part = numbers[start : start + size]
-        known[part, second] = estimate(
-            rows[:, part],
-            rows[:, second],
-            discrete_features=False,
-            n_neighbors=NEIGHBOURS,
-            random_state=seed % 2**32,
-        )
+        how = {"discrete_features": False, "n_neighbors": NEIGHBOURS, "random_state": seed % 2**32}
+        known[part, second] = unlogged(partial(estimate, **how), rows[:, part], rows[:, second])
         yield
     if not feature.has_order:
         for at in others:
