@@ -17,11 +17,15 @@ from mlflow_cf.problem import Codes
 from mlflow_cf.regions.axes import Axis
 from mlflow_cf.regions.lawful import BoxRules
 from mlflow_cf.regions.proving import UNKNOWN, Prover, Settled
+from mlflow_cf.structures.growing import ENDED, GrowingBox
 
 FEW: Final = 40  # pieces of an axis that grows first
 FIRST_STEP: Final = 1 / 32  # of an axis, so that no side runs ahead of the others
 MOST_BOUNDED: Final = 1_024  # boxes that settling may bound in all: 20 ms for a hundred trees
 MOST_OF_A_SIDE: Final = 256  # of these for a slab
+MOST_PARTS: Final = 4_096  # of slabs of trees that grow a box by themselves
+AT_ONCE: Final = 256  # of these before the clock is asked again: 2 ms for a hundred trees
+TAKEN: Final = 16  # evaluations that they take as long as
 
 # `growing` by bounds; `stuck` where they leave the next piece open; `ended` by a row that is no counterfactual, or
 # because no admissible value is left; `open`: neither was found
@@ -66,12 +70,27 @@ class Growth:
         if len(self.axes) == 1 and self.prover.constant and enough and self._lawful:
             self._list()
             return
+        box = self.prover.growing() if self.rules.none and self.box.sum() == len(self.axes) else None
+        if box is not None:
+            self._let_grow(box)
+            return
         for some in self._by_share():
             self._grow(some)
             while stuck := [end for end in some if end.state == "stuck"]:
                 for end in stuck:  # one piece each, in turn
                     self._settle(end)
                 self._grow(some)
+
+    def _let_grow(self, box: GrowingBox) -> None:
+        """Let the structure grow the box by itself, and ask the budget now and then."""
+        budget, left = self.prover.budget, MOST_PARTS
+        while left > 0 and budget.take(TAKEN) == TAKEN and (used := box.go_on(MOST_OF_A_SIDE, min(left, AT_ONCE))):
+            left -= used
+        for end in self.ends:
+            side, start = int(end.toward > 0), int(self.prover.start[end.axis])
+            first, last = box.ends[:, end.axis].tolist()
+            self.box[start + first : start + last + 1] = True
+            end.state = "ended" if box.states[side, end.axis] == ENDED else "open"
 
     def _by_share(self) -> list[list[End]]:
         """Return the ends of axes of few pieces, each of which is a large share of the feature, then all others."""

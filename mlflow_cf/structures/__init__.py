@@ -16,7 +16,6 @@ from mlflow_cf.structures.capabilities import (
     SupportsPairs,
     SupportsParts,
     SupportsProduct,
-    SupportsSettling,
     SupportsSteady,
 )
 from mlflow_cf.structures.layers.columns import (

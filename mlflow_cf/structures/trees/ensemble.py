@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures.capabilities import Numbers, PairTables
+from mlflow_cf.structures.growing import Places
 from mlflow_cf.structures.kernels.blocks import add_rectangles, find_classes
 from mlflow_cf.structures.kernels.gains import BoxQuery, gains_of
 from mlflow_cf.structures.kernels.pairs import (
@@ -50,6 +51,7 @@ from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, Tests
 from mlflow_cf.structures.trees.costs import TreeCosts
 from mlflow_cf.structures.trees.forest import Forest, Ints
+from mlflow_cf.structures.trees.growth import TreeGrowth
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,8 +231,15 @@ class TreeBoxes:
             return None
         off, base = self._rounding(weights), float(trees.base @ weights)
         found = np.empty(2, dtype=np.int64)
-        part_boxes(cuts, Limits(sure + off - base, may - off - base, most), room_for_parts(cuts), found)
+        room = room_for_parts(cuts, trees.deepest)
+        part_boxes(cuts, Limits(sure + off - base, may - off - base, most), room, found)
         return int(found[0]), int(found[1])
+
+    def growing(self, at: Places, weights: Floats, may: float, sure: float, shares: Floats) -> TreeGrowth | None:
+        """Return a box that grows; see `SupportsGrowing`."""
+        counts = np.bincount(self.cells, minlength=self.trees.features.start[-1])
+        cuts = cuts_of(self.trees, counts, weights)
+        return None if cuts is None else TreeGrowth(self.trees, cuts, (weights, may, sure), at, shares)
 
     def _rounding(self, weights: Floats) -> float:
         """Return by how much weighted raw scores may be off where leaves are added in another order."""
