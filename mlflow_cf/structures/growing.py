@@ -13,9 +13,8 @@ from mlflow_cf.structures.structure import Flags
 Places = NDArray[np.int64]
 
 
-# What is known of the next value beyond a side of a box: it is not looked at yet; bounds leave it open, and its parts are
-# not looked at yet; a row there is below what must be reached, or no value is left; no row is, but not all reach it for
-# sure; neither was found.
+# What is known of the next value beyond a side of a box: nothing yet; that bounds leave it open; that a row there is
+# below what must be reached, or no value is left; that no row is, but not all reach it for sure; nothing in the end.
 GROWING, STUCK, ENDED, DOUBTFUL, UNDECIDED = range(5)
 
 
@@ -32,12 +31,13 @@ class GrowingBox(Protocol):
         """(2, columns) what is known of every side, one of the constants above."""
         ...
 
-    def go_on(self, most_of_a_side: int, most: int) -> int:
-        """Grow until so many parts are bounded, or somewhat more, and return how many were; 0: no side grows further.
+    def go_on(self, most_of_a_side: int, most: int, least_share: float) -> int:
+        """Grow until parts are bounded, and return how many were; 0: no side grows further.
 
         Args:
             most_of_a_side: parts that may be bounded to find out about one value beyond a side.
-            most: no value is looked at in parts after so many.
+            most: after so many, no further value is looked at in parts.
+            least_share: sides whose next value adds less wait.
         """
         ...
 

@@ -113,15 +113,24 @@ def _tries(cuts: Cuts, sure: Any, grown: Grown, waits: Array, side: Any, feature
 
 
 @inner
-def _next_stuck(cuts: Cuts, grown: Grown) -> Any:
+def _share(cuts: Cuts, grown: Grown, side: Any, feature: Any) -> Any:
+    """Return the share of the next position beyond a side; inf: there is none."""
+    place = grown.ends[side, feature] + 2 * side - 1
+    if place < 0 or place >= cuts.start[feature + 1] - cuts.start[feature]:
+        return np.inf
+    return grown.shares[side, cuts.start[feature] + place]
+
+
+@inner
+def _next_stuck(cuts: Cuts, grown: Grown, least_share: Any) -> Any:
     """Return the side that is stuck whose next position is the largest share, as its place; -1: none is."""
-    best, chosen = -1.0, -1
-    for side in range(2):
-        for feature in range(grown.ends.shape[1]):
+    best, chosen = least_share, -1
+    for feature in range(grown.ends.shape[1]):
+        for side in range(2):
             if grown.states[side, feature] == STUCK:
-                place = cuts.start[feature] + grown.ends[side, feature] + 2 * side - 1
-                if grown.shares[side, place] > best:
-                    best, chosen = grown.shares[side, place], 2 * feature + side
+                share = _share(cuts, grown, side, feature)
+                if share >= best:
+                    best, chosen = share, 2 * feature + side
     return chosen
 
 
@@ -138,7 +147,8 @@ def _settle(cuts: Cuts, limits: Limits, grown: Grown, room: PartWorkspace, side:
     what, used = part_box(cuts, limits, room)
     if what == PROVED:
         for tree in range(len(grown.least)):
-            grown.found[tree] = _least_leaf(cuts, tree, grown.slab[0], grown.slab[1], room.nodes)
+            if grown.tested[tree] & (np.uint64(1) << np.uint64(feature & 63)):
+                grown.found[tree] = _least_leaf(cuts, tree, grown.slab[0], grown.slab[1], room.nodes)
         _added(grown, side, feature)
         grown.states[side, feature], grown.steps[side, feature], grown.halved[side, feature] = GROWING, 1, 0
     elif what == MISSED:
@@ -172,10 +182,10 @@ def survey(cuts: Cuts, sizes: Array, grown: Grown, waits: Array) -> float:
 
 
 @kernel
-def grow(cuts: Cuts, limits: Limits, grown: Grown, room: PartWorkspace, most: int) -> int:
-    """Grow until every side is ended, or left open; or until some `most` boxes are looked at, which is returned.
+def grow(cuts: Cuts, limits: Limits, grown: Grown, room: PartWorkspace, most: int, least_share: float) -> int:
+    """Grow until no side whose next position is that share is left, or until some `most` boxes are looked at.
 
-    `limits` has how many of them one side may take; 0: the box has grown.
+    Returns how many were looked at; `limits` has how many of them one position may take.
     """
     used = 0
     while used < most:
@@ -184,10 +194,10 @@ def grow(cuts: Cuts, limits: Limits, grown: Grown, room: PartWorkspace, most: in
             going = False
             for feature in range(grown.ends.shape[1]):
                 for side in range(2):
-                    if grown.states[side, feature] == GROWING:
+                    if grown.states[side, feature] == GROWING and _share(cuts, grown, side, feature) >= least_share:
                         _tries(cuts, limits.sure, grown, room.nodes, side, feature)
                         going = True
-        chosen = _next_stuck(cuts, grown)
+        chosen = _next_stuck(cuts, grown, least_share)
         if chosen < 0:
             return used
         used += _settle(cuts, limits, grown, room, chosen & 1, chosen >> 1)

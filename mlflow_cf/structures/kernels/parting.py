@@ -221,7 +221,7 @@ def _best(room: PartWorkspace, box: Any, lack: Any) -> Any:
     for number in range(touched):
         some = room.touched[number]
         below, above = min(gains[0, some], lack), min(gains[1, some], lack)
-        worth = (below + 0.01 * lack) * (above + 0.01 * lack)
+        worth = (below + lack) * (above + lack)  # of the two, both count, though one alone may be worth a cut
         if worth > best:
             best, chosen, below_lifts, above_lifts = worth, some, gains[0, some], gains[1, some]
     for number in range(touched):

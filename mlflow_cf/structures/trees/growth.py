@@ -58,6 +58,8 @@ class TreeGrowth:
         """(2, columns) what is known of every side."""
         return self._grown.states
 
-    def go_on(self, most_of_a_side: int, most: int) -> int:
+    def go_on(self, most_of_a_side: int, most: int, least_share: float) -> int:
         """Grow until so many parts are bounded; see `GrowingBox`."""
-        return grow(self._cuts, Limits(self._sure, self._may, most_of_a_side), self._grown, self._room, most)
+        return grow(
+            self._cuts, Limits(self._sure, self._may, most_of_a_side), self._grown, self._room, most, least_share
+        )
