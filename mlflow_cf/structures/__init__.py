@@ -18,6 +18,7 @@ from mlflow_cf.structures.capabilities import (
     SupportsProduct,
     SupportsSteady,
 )
+from mlflow_cf.structures.growing import GrowingBox, SupportsGrowing, SupportsSettling
 from mlflow_cf.structures.layers.columns import (
     ClippedLine,
     Column,
@@ -42,6 +43,7 @@ __all__ = [
     "CostBounds",
     "Dense",
     "Forest",
+    "GrowingBox",
     "HiddenLayer",
     "IntervalColumn",
     "Layers",
@@ -60,6 +62,7 @@ __all__ = [
     "SupportsBreaks",
     "SupportsCosts",
     "SupportsEnds",
+    "SupportsGrowing",
     "SupportsHidden",
     "SupportsPairs",
     "SupportsParts",
