@@ -33,7 +33,7 @@ SOURCES: Final = (
     "problem/actions.py",
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("blocks", "costs", "dense", "gains", "pairs", "parting", "restrict", "sweeps", "trees")),
+      ("blocks", "costs", "dense", "gains", "growing", "pairs", "parting", "restrict", "sweeps", "trees")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

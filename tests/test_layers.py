@@ -14,6 +14,7 @@ PACKAGE = Path(mlflow_cf.__file__).parent
 FLOORS = (
     ("cli",),
     ("testing",),
+    ("autologging",),
     ("evaluation",),
     ("artifact",),
     ("audit",),
@@ -42,7 +43,7 @@ FLOORS = (
     ("words",),
     ("features",),
     ("validation",),
-    ("errors", "kernel", "stepwise", "version"),
+    ("errors", "kernel", "stepwise", "unlogged", "version"),
 )
 LEVEL = {name: -height for height, floor in enumerate(FLOORS) for name in floor}
 

@@ -17,7 +17,6 @@ import numpy as np
 from mlflow.models import Model
 from numpy.typing import ArrayLike
 
-from mlflow_cf import wrapping
 from mlflow_cf.autologging.beside import Asked, explain_beside, measure_beside
 from mlflow_cf.autologging.fitted_rows import FittedRows
 from mlflow_cf.autologging.hook import Hook
@@ -32,7 +31,7 @@ from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.words.phrases import Language
 
 _logger = logging.getLogger(__name__)
-_FINDINGS: Final = logging.getLogger(wrapping.__name__)  # says what of a policy is probably not meant
+_FINDINGS: Final = logging.getLogger("mlflow_cf.wrapping")  # says what of a policy is probably not meant
 # Whether this thread is logging an explained model now: that logs a model, too.
 _OURS: ContextVar[bool] = ContextVar("mlflow_cf_autolog", default=False)
 

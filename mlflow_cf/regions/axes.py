@@ -58,6 +58,12 @@ class Axis:
         """The distance from the least to the largest value."""
         return float(self.last[-1] - self.first[0])
 
+    @property
+    def shares(self) -> Floats:
+        """(2, p) how much each piece adds to numbers above it, and to numbers below it, as a share of all."""
+        ends = np.append(self.first[1:], self.last[-1]), np.append(self.first[0], self.last[:-1])
+        return np.stack([ends[0] - self.first, self.last - ends[1]]) / (self.span or 1.0)
+
     def finer(self, pieces: Collection[int], feature: Feature, scorer: Scorer) -> tuple[Axis, Codes]:
         """Return the axis with some pieces parted, and (p,) the old piece that each new one is of."""
         first, last, old = [], [], []

@@ -17,11 +17,18 @@ from mlflow_cf.problem import Codes
 from mlflow_cf.regions.axes import Axis
 from mlflow_cf.regions.lawful import BoxRules
 from mlflow_cf.regions.proving import UNKNOWN, Prover, Settled
+from mlflow_cf.structures.growing import ENDED, GrowingBox
 
 FEW: Final = 40  # pieces of an axis that grows first
 FIRST_STEP: Final = 1 / 32  # of an axis, so that no side runs ahead of the others
 MOST_BOUNDED: Final = 1_024  # boxes that settling may bound in all: 20 ms for a hundred trees
 MOST_OF_A_SIDE: Final = 256  # of these for a slab
+MOST_PARTS: Final = 32_768  # that a box which grows by itself may bound in all: 60 ms for a hundred trees
+OF_THE_REST: Final = 1 / 8  # of the parts that are left, for one side; so those at the end still have some
+LEAST_PARTS: Final = 64  # for one side: most rows that are no counterfactuals are found with fewer
+AT_ONCE: Final = 512  # parts before the clock is asked again
+TAKEN: Final = 16  # evaluations that these take as long as
+SHARES: Final = (1 / 10, 1 / 40, 0.0)  # of a feature that one more value must be: the largest shares grow first
 
 # `growing` by bounds; `stuck` where they leave the next piece open; `ended` by a row that is no counterfactual, or
 # because no admissible value is left; `open`: neither was found
@@ -66,12 +73,31 @@ class Growth:
         if len(self.axes) == 1 and self.prover.constant and enough and self._lawful:
             self._list()
             return
+        box = self.prover.growing() if self.rules.none and self.box.sum() == len(self.axes) else None
+        if box is not None:
+            self._let_grow(box)
+            return
         for some in self._by_share():
             self._grow(some)
             while stuck := [end for end in some if end.state == "stuck"]:
                 for end in stuck:  # one piece each, in turn
                     self._settle(end)
                 self._grow(some)
+
+    def _let_grow(self, box: GrowingBox) -> None:
+        """Let the structure grow the box by itself, and ask the budget now and then."""
+        budget, left, shares = self.prover.budget, MOST_PARTS, list(SHARES)
+        while shares and left > 0 and budget.take(TAKEN) == TAKEN:
+            most_of_a_side = min(left, max(int(left * OF_THE_REST), LEAST_PARTS))
+            used = box.go_on(most_of_a_side, min(left, AT_ONCE), shares[0])
+            left -= used
+            if not used:
+                del shares[0]
+        for end in self.ends:
+            side, start = int(end.toward > 0), int(self.prover.start[end.axis])
+            first, last = box.ends[:, end.axis].tolist()
+            self.box[start + first : start + last + 1] = True
+            end.state = "ended" if box.states[side, end.axis] == ENDED else "open"
 
     def _by_share(self) -> list[list[End]]:
         """Return the ends of axes of few pieces, each of which is a large share of the feature, then all others."""

@@ -34,6 +34,11 @@ class BoxRules:
     axes: tuple[Axis, ...]
     start: Codes
 
+    @property
+    def none(self) -> bool:
+        """Whether there is no rule over several groups, and no limit."""
+        return not self._linking and not self._limits
+
     def settle(self, box: Bools) -> Settled:
         """Return whether all rows of a box (P,) meet the rules, or one that does not, if one is known."""
         if self._too_many(box):

@@ -19,7 +19,8 @@ from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.regions.axes import Axis
-from mlflow_cf.structures.capabilities import Boxes, SupportsSettling, boxes_of
+from mlflow_cf.structures.capabilities import Boxes, boxes_of
+from mlflow_cf.structures.growing import GrowingBox, SupportsGrowing, SupportsSettling
 from mlflow_cf.structures.kernels.parting import MISSED, PROVED, UNSURE
 from mlflow_cf.structures.structure import Encoded, Structure
 
@@ -143,6 +144,16 @@ class Prover:
                 found = self._better(found, self._judged(self._near(flags[left])))
             waiting += [parts[at] for at in left[np.argsort(-low[left], kind="stable")].tolist()]
         return found if found.known else Settled(proved=True)
+
+    def growing(self) -> GrowingBox | None:
+        """Return the box of the counterfactual alone, which grows by itself; None if the structure has none."""
+        score, boxes = self._score, self._boxes
+        ordered = self.constant and all(axis.numeric for axis in self.axes)
+        if not ordered or score is None or not isinstance(boxes, SupportsGrowing):
+            return None
+        at = np.array([axis.at for axis in self.axes])
+        shares = np.concatenate([axis.shares for axis in self.axes], axis=1)
+        return boxes.growing(at, score.weights, score.may, score.sure, shares)
 
     def _told(self, box: Bools, most: int) -> Settled | None:
         """Return what the structure finds out about a box by itself; None if it cannot."""

@@ -95,6 +95,7 @@ class Explaining:
         self._fixed: set[int] = set()  # rows that no lawful action turns, as is proved
         asked = request.query.levers is not None or request.query.responsiveness
         self._levers = LeverRequest.of(request, self.space) if asked else None
+        self._asks_more = self._levers is not None or bool(request.query.region)  # of the problems of rows
         self._kept: dict[int, RowTask] = {}  # of the first rows, for what is asked after their answers
         self._doubted: set[int] = set()  # rows that are answered as those of a model that is not opened
 
@@ -115,7 +116,7 @@ class Explaining:
             self.explained[number] = replace(self.explained[number], reason=reason)
         self._certify()
         if self.request.query.region:
-            self.explained |= with_regions(self.request, self.space, self.rows, self.explained)
+            self.explained |= with_regions(self.request, self._known, self.explained)
         self.explained |= with_probabilities(self.request, self.space, self.rows, self.explained)
         if self.request.why_not and self._blocked:
             self._reason(started)
@@ -156,7 +157,7 @@ class Explaining:
             task = None
             try:
                 task = row_task(request, self.space, self.rows[number])
-                if self._levers is not None and (number in self._kept or len(self._kept) < ROWS_AT_ONCE):
+                if self._asks_more and (number in self._kept or len(self._kept) < ROWS_AT_ONCE):
                     self._kept[number] = task
                 task.budget.start(until, request.deadline)
                 began = time.perf_counter()

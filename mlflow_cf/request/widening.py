@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -16,7 +16,7 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.regions import Side, widen
-from mlflow_cf.request.request import Request, Row, row_task
+from mlflow_cf.request.request import Request
 from mlflow_cf.words.result import Counterfactual, Explanation, RegionSide
 from mlflow_cf.words.sentences import Speaker
 
@@ -27,11 +27,12 @@ _logger = logging.getLogger(__name__)
 
 
 def with_regions(
-    request: Request, space: FeatureSpace, rows: Mapping[int, Row], explained: Mapping[int, Explanation]
+    request: Request, known: Callable[[int], RowTask], explained: Mapping[int, Explanation]
 ) -> dict[int, Explanation]:
     """Return the explanations that have answers, with a region around each, or the reason why there is none.
 
-    Rows share what is left of the time evenly, and each may use the evaluations that its search has left.
+    Rows share what is left of the time evenly, and each may use the evaluations that its search has left. `known` are
+    their tasks.
     """
     found: dict[int, Explanation] = {}
     numbers = [number for number, one in explained.items() if one.counterfactuals]
@@ -40,7 +41,7 @@ def with_regions(
         one, budget = explained[number], Budget(request.max_evaluations, pause=request.admission.give_way)
         budget.take(min(one.evaluations, request.max_evaluations))
         try:
-            task = row_task(request, space, rows[number])
+            task = known(number)
             budget.start(request.deadline, request.deadline)
             budget.share(len(numbers) - place)
             widened = _widened(request, task, one, budget)
@@ -60,7 +61,7 @@ def _widened(request: Request, task: RowTask, one: Explanation, budget: Budget) 
         reason = f"no region: {task.obstacle.fact}"
         return tuple(replace(answer, region_reason=reason) for answer in one.counterfactuals)
     space, widened = problem.space, []
-    codes: Floats = space.encode(space.from_values([answer.row for answer in one.counterfactuals]))
+    codes: Floats = space.coded([answer.row for answer in one.counterfactuals])[1]
     tolerance = SCORE_TOLERANCES * request.judges.tolerance
     for answer, row in zip(one.counterfactuals, codes, strict=True):
         changed = np.flatnonzero(differing(row[None], problem.x0)[0])

@@ -16,9 +16,9 @@ from mlflow_cf.structures.capabilities import (
     SupportsPairs,
     SupportsParts,
     SupportsProduct,
-    SupportsSettling,
     SupportsSteady,
 )
+from mlflow_cf.structures.growing import GrowingBox, SupportsGrowing, SupportsSettling
 from mlflow_cf.structures.layers.columns import (
     ClippedLine,
     Column,
@@ -43,6 +43,7 @@ __all__ = [
     "CostBounds",
     "Dense",
     "Forest",
+    "GrowingBox",
     "HiddenLayer",
     "IntervalColumn",
     "Layers",
@@ -61,6 +62,7 @@ __all__ = [
     "SupportsBreaks",
     "SupportsCosts",
     "SupportsEnds",
+    "SupportsGrowing",
     "SupportsHidden",
     "SupportsPairs",
     "SupportsParts",

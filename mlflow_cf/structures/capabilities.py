@@ -212,18 +212,6 @@ class CostBounds(Protocol):
 
 
 @runtime_checkable
-class SupportsSettling(Protocol):
-    """`Boxes` that part a box by what their model tests; without, boxes are halved, and each half is bounded."""
-
-    def settle(self, mask: Flags, weights: Floats, may: float, sure: float, most: int) -> tuple[int, int] | None:
-        """Return how the `weights` (k,) of raw scores of all rows of the box `mask` (n,) lie, and the parts bounded.
-
-        0: all reach `sure`; 1: a row is below `may`; 2: neither; 3: open after `most` parts. None: no such box.
-        """
-        ...
-
-
-@runtime_checkable
 class SupportsCosts(Protocol):
     """`Boxes` that know what values cost which reach a score; without, only scores of boxes are bounded."""
 

@@ -1,6 +1,6 @@
 """Decision trees, forests and boosting over cells: the intervals and levels that a model distinguishes.
 
-Also their leaves as boxes of cells, and joint effects of two changes on their raw scores.
+Also joint effects of two changes on their raw scores.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.structures.growing import Places
 from mlflow_cf.structures.kernels.blocks import add_rectangles, find_classes
 from mlflow_cf.structures.kernels.gains import BoxQuery, gains_of
 from mlflow_cf.structures.kernels.pairs import (
@@ -27,29 +28,26 @@ from mlflow_cf.structures.kernels.parting import Limits, cuts_of, part_boxes, ro
 from mlflow_cf.structures.kernels.restrict import bounds_boxes, restrict_trees
 from mlflow_cf.structures.kernels.sweeps import BoxRows, ProductWorkspace, add_up, note_leaves, sweep_trees
 from mlflow_cf.structures.kernels.trees import (
-    CUT,
     FEATURE,
     LEFT,
-    MISSING_LEFT,
-    TEST,
-    Array,
     Features,
     Nodes,
     Trees,
     add_trees,
     bits_of,
     find_comparands,
-    flags_of,
     room_for,
     walk_of,
 )
 from mlflow_cf.structures.layers.columns import Column
 from mlflow_cf.structures.pair_tables import Numbers, PairTables
-from mlflow_cf.structures.parts import LeafLimits, Leaves
+from mlflow_cf.structures.parts import Leaves
 from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, Tests
 from mlflow_cf.structures.trees.costs import TreeCosts
 from mlflow_cf.structures.trees.forest import Forest, Ints
+from mlflow_cf.structures.trees.growth import TreeGrowth
+from mlflow_cf.structures.trees.leaves import leaves_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +115,7 @@ class TreeEnsemble:
     @cached_property
     def _parts(self) -> tuple[Leaves]:
         """Cached: every program of every row needs it, and small programs are solved faster than it is found."""
-        return (_leaves_of(self.trees, self.lookups, self.link),)
+        return (leaves_of(self.trees, self.lookups, self.link),)
 
     def sums(self, encoded: Sequence[Encoded]) -> Floats:
         """Return the raw scores (m, k) of rows with cells (m,) per feature.
@@ -218,7 +216,7 @@ class TreeBoxes:
 
     def costs(self, costs: Floats, weights: Floats, least: float) -> TreeCosts:
         """Return what rows cost at least that reach a score; see `SupportsCosts`."""
-        leaves = _leaves_of(self.trees, self.lookups, "identity")
+        leaves = leaves_of(self.trees, self.lookups, "identity")
         return TreeCosts(self.trees, leaves, self.cells, costs, weights, least - self._rounding(weights))
 
     def settle(self, mask: Flags, weights: Floats, may: float, sure: float, most: int) -> tuple[int, int] | None:
@@ -231,12 +229,19 @@ class TreeBoxes:
             return None
         off, base = self._rounding(weights), float(trees.base @ weights)
         found = np.empty(2, dtype=np.int64)
-        part_boxes(cuts, Limits(sure + off - base, may - off - base, most), room_for_parts(cuts), found)
+        room = room_for_parts(cuts, trees.deepest)
+        part_boxes(cuts, Limits(sure + off - base, may - off - base, most), room, found)
         return int(found[0]), int(found[1])
 
     def leaves(self) -> tuple[Leaves, list[Encoded]]:
         """Return the leaves that rows of the grid reach, and the cells of its values; see `SupportsLeaves`."""
-        return _leaves_of(self.trees, self.lookups, "identity"), self.values
+        return leaves_of(self.trees, self.lookups, "identity"), self.values
+
+    def growing(self, at: Places, weights: Floats, may: float, sure: float, shares: Floats) -> TreeGrowth | None:
+        """Return a box that grows; see `SupportsGrowing`."""
+        counts = np.bincount(self.cells, minlength=self.trees.features.start[-1])
+        cuts = cuts_of(self.trees, counts, weights)
+        return None if cuts is None else TreeGrowth(self.trees, cuts, (weights, may, sure), at, shares)
 
     def _rounding(self, weights: Floats) -> float:
         """Return by how much weighted raw scores may be off where leaves are added in another order."""
@@ -334,94 +339,6 @@ def _box(cells: Sequence[Encoded], dimension: Numbers, sizes: Numbers, features:
         before=np.concatenate(before).astype(np.int64),
         counted=by_dimension,
     )
-
-
-def _leaves_of(trees: Trees, lookups: Sequence[Lookup], link: Link) -> Leaves:
-    """Return the reachable leaves of compiled trees, tree after tree."""
-    nodes, base = trees.nodes, trees.base
-    tree = _tree_of(nodes)
-    leaves = np.flatnonzero(nodes.tests[:, FEATURE] < 0)
-    leaves = leaves[np.argsort(tree[leaves], kind="stable")]
-    leaf, test, goes_left = _ways(nodes, leaves)
-    tested = nodes.tests[test, FEATURE]
-    limits = []
-    for feature, lookup in enumerate(lookups):
-        here = np.flatnonzero(tested == feature)
-        limits.append(_limits(leaf[here], nodes.tests[test[here]], goes_left[here], trees.features, lookup))
-    reached = np.ones(len(leaves), dtype=np.bool_)
-    for limit in limits:
-        reached[limit.leaf[(limit.high < limit.low) & ~limit.missing]] = False
-    leaves = leaves[reached]
-    outputs, value = nodes.outputs[tree[leaves]], nodes.value[leaves].astype(np.float64)
-    if (outputs >= 0).any():  # of each tree alone
-        every = np.zeros((len(leaves), len(base)))
-        every[np.arange(len(leaves)), outputs] = value[:, 0]
-        value = every
-    return Leaves(
-        lookups=tuple(lookups),
-        limits=tuple(_kept(limit, reached) for limit in limits),
-        tree=tree[leaves],
-        value=value,
-        base=base,
-        link=link,
-    )
-
-
-def _tree_of(nodes: Nodes) -> Array:
-    """Return the tree (nodes,) of every node."""
-    tree = np.empty(len(nodes.tests), dtype=np.int32)
-    level = nodes.roots
-    tree[level] = np.arange(len(level))
-    while len(level := level[nodes.tests[level, FEATURE] >= 0]):
-        left = nodes.tests[level, LEFT]
-        tree[left] = tree[left + 1] = tree[level]
-        level = np.concatenate([left, left + 1])
-    return tree
-
-
-def _ways(nodes: Nodes, leaves: Array) -> tuple[Array, Array, Flags]:
-    """Return all tests on the paths to `leaves`: position of the leaf, node, and whether the path goes left."""
-    inner = np.flatnonzero(nodes.tests[:, FEATURE] >= 0)
-    parent = np.full(len(nodes.tests), -1)
-    parent[nodes.tests[inner, LEFT]] = parent[nodes.tests[inner, LEFT] + 1] = inner
-    leaf, below = np.arange(len(leaves)), leaves
-    found: list[tuple[Array, Array, Array]] = []
-    while len(leaf):
-        above = parent[below]
-        found.append((leaf, above, nodes.tests[above, LEFT] == below))
-        leaf, below = leaf[above >= 0], above[above >= 0]
-    leaf, test, goes_left = (np.concatenate(part) for part in zip(*found, strict=True))
-    return leaf[test >= 0], test[test >= 0], goes_left[test >= 0]
-
-
-def _limits(leaf: Array, tests: Array, goes_left: Flags, features: Features, lookup: Lookup) -> LeafLimits:
-    """Return the cells of one feature that leaves accept, by the `tests` (n, 5) and directions (n,) on their paths."""
-    order = np.argsort(leaf, kind="stable")
-    tests, goes_left = tests[order], goes_left[order]
-    distinct, first = np.unique(leaf[order], return_index=True)
-    last, own_cell = lookup.size - 2, lookup.missing == lookup.size - 1
-    if not len(leaf):
-        nothing = np.empty(0, dtype=np.int32)
-        return LeafLimits(nothing, nothing, nothing, nothing.astype(np.bool_), None)
-    if (tests[:, TEST] < 0).all():
-        low = np.maximum.reduceat(np.where(goes_left, 0, tests[:, CUT] + 1), first)
-        high = np.minimum.reduceat(np.where(goes_left, tests[:, CUT], last), first)
-        missing = np.logical_and.reduceat((tests[:, MISSING_LEFT] > 0) == goes_left, first)
-        return LeafLimits(distinct, low, high, missing & own_cell, None)
-    taken = np.logical_and.reduceat(flags_of(features.bits)[tests[:, TEST], : lookup.size] == goes_left[:, None], first)
-    taken[:, -1] &= own_cell
-    some = taken[:, :-1].any(axis=1)
-    low = np.where(some, taken[:, :-1].argmax(axis=1), last + 1)
-    high = np.where(some, last - taken[:, -2::-1].argmax(axis=1), last)
-    return LeafLimits(distinct, low, high, taken[:, -1], taken)
-
-
-def _kept(limits: LeafLimits, reached: Flags) -> LeafLimits:
-    """Return the limits of the reachable leaves, renumbered."""
-    kept = reached[limits.leaf]
-    taken = None if limits.taken is None else limits.taken[kept]
-    number = np.cumsum(reached) - 1
-    return LeafLimits(number[limits.leaf[kept]], limits.low[kept], limits.high[kept], limits.missing[kept], taken)
 
 
 EXPECTED = 64  # rectangles of a tree to allocate at first; enough for most
