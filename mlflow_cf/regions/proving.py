@@ -30,6 +30,7 @@ DESCENTS: Final = 3  # single changes of a row, each to where it scores least
 SWEEP: Final = 16  # evaluations that a sweep takes as long as
 MORE_PARTS: Final = 16  # of a box that its structure parts itself take as long as one that is bounded
 AT_ONCE: Final = 16  # boxes that are parted together
+UNBOUNDED: Final = -1e100  # a margin as good as none: that of classes may have no bound
 LESS: Final = 0.7  # of what halving an axis gains once more
 
 Node = tuple[Bools, Floats]  # a box (P,), and what halving it along each of the axes is expected to gain (axes,)
@@ -222,7 +223,7 @@ class Prover:
                 parts += [self._confined(box, number, half) for half in np.array_split(some, 2)]
         gains = np.full(len(pieces), -np.inf)
         if parts and self.budget.take(len(parts)) == len(parts):
-            low = self.lower_bounds(np.array(parts)).reshape(-1, 2)
+            low = np.maximum(self.lower_bounds(np.array(parts)).reshape(-1, 2), UNBOUNDED)
             gains[numbers] = low.sum(axis=1)
             gains[numbers] -= gains[numbers].min() - 1e-9 - 0.1 * np.ptp(gains[numbers])
         return gains
