@@ -5,10 +5,13 @@ trees or layers, to compile them, and to write a structure of one's own.
 """
 
 from mlflow_cf.structures.capabilities import (
+    Attribution,
+    Contributions,
     CostBound,
     CostBounds,
     HiddenLayer,
     SupportsBoxes,
+    SupportsContributions,
     SupportsCosts,
     SupportsEnds,
     SupportsHidden,
@@ -34,9 +37,11 @@ from mlflow_cf.structures.trees.forest import Forest, Subsets
 
 __all__ = [
     "Activation",
+    "Attribution",
     "Choice",
     "ClippedLine",
     "Column",
+    "Contributions",
     "CostBound",
     "CostBounds",
     "Dense",
@@ -56,6 +61,7 @@ __all__ = [
     "Structure",
     "Subsets",
     "SupportsBoxes",
+    "SupportsContributions",
     "SupportsCosts",
     "SupportsEnds",
     "SupportsHidden",
