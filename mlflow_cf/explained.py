@@ -27,6 +27,7 @@ from mlflow_cf.policy import Explain, Policy, Query, RegionAsked, Target, WhyNot
 from mlflow_cf.policy.further import AnyVersions
 from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import Diversity
+from mlflow_cf.policy.reasons import MOST_REASONS, ReasonOptions, ReasonsSource, ReferenceName, check_features
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.request.admission import Admission
@@ -34,11 +35,13 @@ from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
 from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
+from mlflow_cf.request.reasons import reasons_of
 from mlflow_cf.request.request import Caller, check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
 from mlflow_cf.structures.capabilities import try_pairs
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.factors import Reasons
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.verification import Verifications
 
@@ -99,6 +102,7 @@ class ExplainedModel:
         policy.target.check_single()
         policy.target.check_margin(policy.margin, model)
         policy.privacy.check_together(policy.constraints)
+        check_features(policy.reasons, policy.protected, space.names)
         check_rows_kept(explainer, policy.privacy)
         codes = space.encode(background.rows) if background.codes is None else background.codes
         bound_policy = BoundPolicy.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
@@ -150,7 +154,7 @@ class ExplainedModel:
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
                 time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
-                why_not, region, levers and responsiveness, as in `explain`; None: the policy's defaults.
+                why_not, region, levers, responsiveness and reasons, as in `explain`; None: the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -175,6 +179,8 @@ class ExplainedModel:
         if query.region:
             self.policy.privacy.check_region()
         self.policy.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
+        if query.reasons:
+            self.policy.privacy.check_reasons()
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 
@@ -200,6 +206,7 @@ class ExplainedModel:
         region: RegionAsked = False,
         levers: LeversAsked | Sequence[Sequence[str]] | None = None,
         responsiveness: bool = False,
+        reasons: ReasonsSource = False,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -228,6 +235,8 @@ class ExplainedModel:
             levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
                 feature groups; see `levers`.
             responsiveness: which share of the lawful changes of each feature group turns the decision.
+            reasons: whether to tell the principal factors behind an unfavourable decision, or a dict of ``reference``
+                and ``most``; see `reasons`.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -258,6 +267,7 @@ class ExplainedModel:
                 "region": region,
                 "levers": levers,
                 "responsiveness": responsiveness,
+                "reasons": reasons,
             }
         )
         query.check_count(self.policy.limits)
@@ -332,6 +342,47 @@ class ExplainedModel:
         request = self.context.request(query, self.explainer, caller, (), lambda _: ())  # one row needs no process
         request.target.check_single()
         return levers_of(with_constraints(request), row)
+
+    def reasons(
+        self,
+        row: Rows,
+        *,
+        reference: ReferenceName | Rows = "approved",
+        most: int = MOST_REASONS,
+        target: TargetSource = None,
+        seed: int | None = None,
+        time_limit_s: float | None = None,
+        max_evaluations: int | None = None,
+    ) -> Reasons:
+        """Return the principal factors behind the decision about a row, whether a person can change them or not.
+
+        Each feature group's Shapley value of the difference between the row's score and that of a reference: exact for
+        trees and linear models, and where groups are few; sampled with a standard error elsewhere.
+
+        Args:
+            row: a single row.
+            reference: what it is compared with: the mean of background rows that the model decides as wanted
+                (``"approved"``), one row of their medians (``"favourable_median"``), or a given row so decided.
+            most: principal factors; all others are in `Reasons.others`.
+            target, seed, time_limit_s, max_evaluations: as in `explain`; the limits are those of sampling.
+
+        Raises:
+            InputError: more rows than one, or a reference that does not fit or is itself refused.
+        """
+        options = ReasonOptions.read(reference if isinstance(reference, str) else None, most)
+        query = Query.read(
+            {
+                "target": target.to_dict() if isinstance(target, Target) else target,
+                "seed": seed,
+                "time_limit_s": time_limit_s,
+                "max_evaluations": max_evaluations,
+                "reasons": options,
+            }
+        )
+        caller = Caller(query.time_limit_s, 0.0, served=False)
+        request = self.context.request(query, self.explainer, caller, (), lambda _: ())
+        request.target.check_single()
+        return reasons_of(request, row, None if isinstance(reference, str) else reference)
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""

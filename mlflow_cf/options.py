@@ -26,6 +26,7 @@ from mlflow_cf.policy import (
     WhyNotAsked,
 )
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.policy.reasons import read_wordings
 from mlflow_cf.validation import Model, validated
 
 TargetSource = Target | Mapping[str, Any] | Label | None
@@ -85,6 +86,9 @@ class WrapOptions:
         min_difference: several answers differ by a level, or in a number by this share of its range.
         why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
             also by request.
+        reasons: the owner's codes and texts of reasons, by feature: ``{"income": {"code": "C07", "text": "Income
+            insufficient for amount of credit requested"}}``.
+        protected: features that are to carry no weight: where one does, `reasons` raise an alarm.
     """
 
     target: TargetSource = None
@@ -105,6 +109,8 @@ class WrapOptions:
     diversity: Diversity = "sets"
     min_difference: float = LEAST_DIFFERENCE
     why_not: WhyNotAsked = "quick"
+    reasons: Mapping[str, Any] | None = None
+    protected: Sequence[str] = ()
 
     @cached_property
     def versions(self) -> tuple[Version, ...]:
@@ -136,6 +142,8 @@ class WrapOptions:
                 "diversity": self.diversity,
                 "min_difference": self.min_difference,
                 "why_not": self.why_not,
+                "reasons": read_wordings(self.reasons),
+                "protected": self.protected if isinstance(self.protected, str) else tuple(self.protected),
             },
             "",
         )

@@ -50,6 +50,8 @@ def wrap(
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
+    reasons: Mapping[str, Any] | None = None,
+    protected: Sequence[str] = (),
     output: str | None = None,
 ) -> ExplainedModel:
     """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
@@ -68,7 +70,8 @@ def wrap(
         InputError: anything that does not fit, with its path, the fact and the nearest fix.
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not, reasons,
+                          protected)  # fmt: skip
     opened = open_native(model, output=output, rows=data)
     return assemble(opened, data, labels, options, open_versions(options.versions, data, output))
 

@@ -30,6 +30,7 @@ FLOORS = (
     ("search",),
     ("metrics",),
     ("problem",),
+    ("reasons",),
     ("goal",),
     ("policy",),
     ("plans",),

@@ -34,6 +34,7 @@ from mlflow_cf.policy.limits import (
     check_extent,
 )
 from mlflow_cf.policy.privacy import Privacy
+from mlflow_cf.policy.reasons import ReasonsAsked, Wording
 from mlflow_cf.policy.target import Target
 from mlflow_cf.validation import validated
 
@@ -66,6 +67,8 @@ class Policy(BaseModel):
         min_difference: several answers differ by a level, or in a number by this share of its range.
         why_not: how much is found out about rows without counterfactual where a request does not say: all (``full``),
             what takes a tenth of the time and evaluations (``quick``), or nothing; false also forbids requests to ask.
+        reasons: the owner's codes and texts of reasons, by feature.
+        protected: features that are to carry no weight: where one does, reasons raise an alarm.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -86,6 +89,8 @@ class Policy(BaseModel):
     diversity: Diversity = "sets"
     min_difference: LeastDifference = LEAST_DIFFERENCE
     why_not: WhyNotAsked = "quick"
+    reasons: dict[StrictStr, Wording] = {}
+    protected: tuple[StrictStr, ...] = ()
 
     @field_validator("robust_to")
     @classmethod
@@ -196,6 +201,8 @@ class Query(BaseModel):
             features that it changes (true), or of all (``all``).
         levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many groups.
         responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
+        reasons: whether to tell the principal factors behind an unfavourable decision: true, or an object with
+            ``reference`` (``approved`` or ``favourable_median``) and ``most``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -218,6 +225,7 @@ class Query(BaseModel):
     region: RegionAsked = False
     levers: LeversAsked | None = None
     responsiveness: StrictBool = False
+    reasons: ReasonsAsked = False
 
     @field_validator("region", mode="before")
     @classmethod

@@ -29,6 +29,7 @@ class Privacy(UserModel):
         regions: whether requests may ask for regions, which tell where the model's decision changes.
         levers: whether requests may ask for ``levers`` and ``responsiveness``, which tell more of the model's boundary
             than one answer does.
+        reasons: whether requests may ask for ``reasons``, which tell what each feature contributes to the score.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +39,7 @@ class Privacy(UserModel):
     k_anonymous: Annotated[StrictInt, Field(ge=0)] = 5
     regions: StrictBool = True
     levers: StrictBool = True
+    reasons: StrictBool = True
 
     @property
     def reveals(self) -> bool:
@@ -81,6 +83,15 @@ class Privacy(UserModel):
         for name, value in asked.items() if not self.levers else ():
             if value:
                 raise InputError(name, "requests to this model may not ask for it (privacy.levers)", "leave it out")
+
+    def check_reasons(self) -> None:
+        """Refuse reasons where requests may not ask for them.
+
+        Raises:
+            InputError: the policy gives none.
+        """
+        if not self.reasons:
+            raise InputError("reasons", "requests to this model may not ask for it (privacy.reasons)", "leave it out")
 
     def check_asked(self, name: str, own: str) -> None:
         """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.

@@ -8,7 +8,7 @@ Kononenko, Knowledge and Information Systems 41, 2014).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import factorial
 from typing import Final, NamedTuple
 
@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.capabilities import Attribution, Contributions, SupportsContributions, SupportsHidden
+from mlflow_cf.structures.capabilities import SupportsHidden
+from mlflow_cf.structures.shapley import Attribution, Contributions, SupportsContributions
 from mlflow_cf.structures.structure import Encoded, Structure
 
 MOST_ENUMERATED: Final = 4_096  # rows of all sets of players with all references; as many as a sample would score
@@ -47,7 +48,7 @@ class LinearContributions:
         """Return the players' Shapley values of a row (1, ...) per column; see `Contributions.of_row`."""
         layer = self.structure.hidden(row, weights)
         added = np.full_like(self.mean, np.nan) if layer is None else layer.added
-        found = np.bincount(self.player, (added - self.mean) @ weights)
+        found = np.bincount(self.player, (added - self.mean) @ weights).astype(np.float64)
         score, reference = ((self.bias + part.sum(axis=0)) @ weights for part in (added, self.mean))
         return Attribution(found, float(score), float(reference))
 
@@ -112,7 +113,7 @@ class Game:
         playing = np.unique(self.player[~same.all(axis=0)])
         rows = len(self.references)
         if len(playing) <= 12 and rows << len(playing) <= min(MOST_ENUMERATED, most):
-            return None if late() else self._enumerated(playing)
+            return None if late() else self.enumerated(playing)
         most = min(most, MOST_SAMPLED)
         pair = 2 * len(playing)  # the row and its reference are scored once for each order, but belong to both
         affordable = most // (LEAST_PASSES * (pair + 2))
@@ -122,9 +123,10 @@ class Game:
         if affordable < rows:
             kept = kept[np.sort(rng.permutation(rows)[:affordable])]
         passes = most // (len(kept) * (pair + 2))
-        return Game(self.row, kept, self.player, self.score)._sampled(playing, passes, rng, late)
+        return replace(self, references=kept).sampled(playing, passes, rng, late)
 
-    def _enumerated(self, playing: Numbers) -> Sampled:
+    def enumerated(self, playing: Numbers) -> Sampled:
+        """Return the exact contributions of the players whose values differ, by scores of all sets of them."""
         count, rows = len(playing), len(self.references)
         sets = (np.arange(1 << count)[:, None] >> np.arange(count)) & 1 == 1
         values = self.score(self._mixed(sets.repeat(rows, 0), np.tile(np.arange(rows), len(sets)), playing))
@@ -138,7 +140,7 @@ class Game:
         attribution = Attribution(found, float(values[-1]), float(values[0]))
         return Sampled(attribution, self.references, None, len(sets) * rows)
 
-    def _sampled(
+    def sampled(
         self, playing: Numbers, passes: int, rng: np.random.Generator, late: Callable[[], bool]
     ) -> Sampled | None:
         """Return contributions by passes over the references, as many as there is time for."""
@@ -171,4 +173,3 @@ class Game:
         joined = np.zeros((len(sets), int(self.player.max()) + 1), dtype=np.bool_)
         joined[:, playing] = sets
         return np.where(joined[:, self.player], self.row, self.references[which])
-

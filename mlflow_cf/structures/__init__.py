@@ -5,13 +5,10 @@ trees or layers, to compile them, and to write a structure of one's own.
 """
 
 from mlflow_cf.structures.capabilities import (
-    Attribution,
-    Contributions,
     CostBound,
     CostBounds,
     HiddenLayer,
     SupportsBoxes,
-    SupportsContributions,
     SupportsCosts,
     SupportsEnds,
     SupportsHidden,
@@ -31,6 +28,7 @@ from mlflow_cf.structures.layers.columns import (
 )
 from mlflow_cf.structures.layers.network import Layers
 from mlflow_cf.structures.parts import Activation, Choice, Dense, LeafLimits, Leaves, Number, Part
+from mlflow_cf.structures.shapley import Attribution, Contributions, SupportsContributions
 from mlflow_cf.structures.structure import Link, Structure, score_encoded, score_rows
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 from mlflow_cf.structures.trees.forest import Forest, Subsets

@@ -17,6 +17,8 @@ import pandas as pd
 
 from mlflow_cf.features import FeatureSpace, Level
 from mlflow_cf.features.feature import days
+from mlflow_cf.words import factors
+from mlflow_cf.words.factors import Reasons
 
 Status = Literal["found", "already", "infeasible", "not_found", "budget", "busy", "skipped", "invalid"]
 Proof = Literal["optimal", "bounded", "none"]
@@ -294,6 +296,7 @@ class Explanation:
         diagnostics: facts about the run (seconds, generations, ...); not part of a reply.
         levers: what each set of levers asked for can do; empty where none was, or the row needs no counterfactual.
         responsiveness: whether, and by how many changes, the decision can be turned.
+        reasons: the principal factors behind the decision, where they were asked for.
         space: the model's features, which make tables of rows; known where the explanation comes from a model.
     """
 
@@ -308,6 +311,7 @@ class Explanation:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     levers: tuple[LeverSet, ...] = ()
     responsiveness: Responsiveness = UNASKED
+    reasons: Reasons = factors.UNASKED
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -320,6 +324,7 @@ class Explanation:
             "counterfactuals": [found.to_dict() for found in self.counterfactuals],
             "levers": [lever.to_dict() for lever in self.levers],
             "responsiveness": self.responsiveness.to_dict(),
+            "reasons": self.reasons.to_dict(),
             "explainer": self.explainer,
             "seed": self.seed,
             "evaluations": self.evaluations,

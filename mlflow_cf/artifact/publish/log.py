@@ -62,6 +62,8 @@ def save_model(
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
+    reasons: Mapping[str, Any] | None = None,
+    protected: Sequence[str] = (),
     output: str | None = None,
     signature: ModelSignature | None = None,
     input_example: Any = None,
@@ -89,7 +91,8 @@ def save_model(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not, reasons,
+                          protected)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     with _built(model, data, labels, options, how) as staged, _removed_on_failure(folder):
         shutil.copytree(staged, folder, dirs_exist_ok=True)
@@ -120,6 +123,8 @@ def log_model(
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
+    reasons: Mapping[str, Any] | None = None,
+    protected: Sequence[str] = (),
     output: str | None = None,
     registered_model_name: str | None = None,
     signature: ModelSignature | None = None,
@@ -148,7 +153,8 @@ def log_model(
         InputError: anything that does not fit. Nothing is logged then.
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not, reasons,
+                          protected)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     publication = Publication.prepared(name, registered_model_name, tags)
     with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as staged:

@@ -120,6 +120,7 @@ def _outputs(space: FeatureSpace, model: OpenModel) -> Schema:
         "counterfactuals": Array(_counterfactual(space, label)),
         "levers": Array(_lever_set()),
         "responsiveness": _responsiveness(),
+        "reasons": _reasons(),
         "explainer": DataType.string,
         "seed": DataType.long,
         "evaluations": DataType.long,
@@ -158,6 +159,34 @@ def _responsiveness() -> Object:
         "responsive": _Maybe(DataType.boolean),
         "shares": Array(Object(_properties(share))),
         "reason": DataType.string,
+    }
+    return Object(_properties(fields))
+
+
+def _reasons() -> Object:
+    text, number = DataType.string, DataType.double
+    factor: _Fields = {
+        "features": Array(text),
+        "values": Array(Object(_properties({"feature": text, "value": _Maybe(text)}))),
+        "contribution": number,
+        "error": _Maybe(number),
+        "code": text,
+        "text": text,
+        "protected": DataType.boolean,
+    }
+    fields: _Fields = {
+        "status": text,
+        "scale": text,
+        "against": text,
+        "score": _Maybe(number),
+        "reference_score": _Maybe(number),
+        "shortfall": _Maybe(number),
+        "reference": text,
+        "method": text,
+        "factors": Array(Object(_properties(factor))),
+        "rest": number,
+        "alarm": Array(text),
+        "reason": text,
     }
     return Object(_properties(fields))
 

@@ -78,32 +78,77 @@ def _bits(word: np.uint64) -> int:
 
 
 @inner
-def _push(room: GameWorkspace, top: int, does: int, at: int, mine: int, theirs: int, player: int) -> int:
-    stack = room.stack
-    stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3], stack[top, 4] = does, at, mine, theirs, player
+def _push(room: GameWorkspace, top: int, entry: tuple[int, int, int, int, int]) -> int:
+    room.stack[top, 0], room.stack[top, 1], room.stack[top, 2] = entry[0], entry[1], entry[2]
+    room.stack[top, 3], room.stack[top, 4] = entry[3], entry[4]
     return top + 1
 
 
 @inner
-def _part(room: GameWorkspace, source: int, into: int, sides: Array, node: int, right: bool) -> bool:  # noqa: FBT001
-    """Write those references of set `source` to set `into` that go right at a node, or left; whether there are any."""
+def _part(sets: Array, source: int, into: int, sides: Array, side: tuple[int, bool]) -> bool:
+    """Write those references of set `source` to set `into` that go to one side of a node; whether there are any."""
+    node, right = side
     some = np.uint64(0)
     for word in range(sides.shape[1]):
-        came = room.sets[source, word]
-        room.sets[into, word] = came & sides[node, word] if right else came & ~sides[node, word]
-        some |= room.sets[into, word]
-    return some != np.uint64(0)
+        came = sets[source, word]
+        sets[into, word] = came & sides[node, word] if right else came & ~sides[node, word]
+        some |= sets[into, word]
+    return some != np.uint64(0)  # type: ignore[no-any-return]
 
 
 @inner
-def _worth(nodes: Nodes, output: int, node: int, weights: Array) -> float:
-    """Return the weighted value of a leaf."""
+def _worth(nodes: Nodes, output: int, node: int, game: Game, comes: Array) -> float:
+    """Return the weighted value of a leaf, times the number of references that come there."""
+    found, count = 0.0, 0
     if output >= 0:
-        return nodes.value[node, 0] * weights[output]  # type: ignore[no-any-return]
-    found = 0.0
-    for column in range(weights.size):
-        found += nodes.value[node, column] * weights[column]
-    return found
+        found = nodes.value[node, 0] * game.weights[output]
+    else:
+        for column in range(game.weights.size):
+            found += nodes.value[node, column] * game.weights[column]
+    for word in range(comes.size):
+        count += _bits(comes[word])
+    return count * found
+
+
+@inner
+def _decide(room: GameWorkspace, top: int, totals: Array, so_far: tuple[float, float]) -> bool:
+    """Note the decision about a player that stands on the stack, or its end; return whether it is the end."""
+    does, player = room.stack[top, 0], room.stack[top, 4]
+    if does in (LEAVE_ROW, LEAVE_REFERENCE):
+        totals[player] += so_far[0 if does == LEAVE_ROW else 1] - room.marks[top]
+        room.decided[player] = 0
+        return True
+    if does != VISIT:
+        room.decided[player] = 1 if does == OF_ROW else -1
+        room.marks[top - 1] = so_far[0 if does == OF_ROW else 1]
+    return False
+
+
+@inner
+def _branch(room: GameWorkspace, top: int, game: Game, left: int, went: tuple[int, bool, int]) -> int:
+    """Push the children of the node whose set is at `top`; the row has `went` right or not, at a node of a player."""
+    stack, sets = room.stack, room.sets
+    node, right, player = went
+    mine, theirs, decided = stack[top, 2], stack[top, 3], room.decided[player]
+    own, other = left + (1 if right else 0), left + (0 if right else 1)
+    if decided == 1:
+        return _push(room, top, (VISIT, own, mine, theirs, 0))  # with the same references
+    spare = top + 5  # beyond what is pushed
+    for word in range(sets.shape[1]):
+        sets[spare, word] = sets[top, word]
+    if _part(sets, spare, top, game.sides, (node, right)):
+        top = _push(room, top, (VISIT, own, mine, theirs, 0))
+    part = top if decided == -1 else top + 1
+    if not _part(sets, spare, part, game.sides, (node, not right)):
+        return top
+    if decided == -1:
+        return _push(room, top, (VISIT, other, mine, theirs, 0))
+    for word in range(sets.shape[1]):
+        sets[top + 3, word] = sets[top + 1, word]
+    top = _push(room, top, (LEAVE_ROW, node, mine, theirs, player))
+    top = _push(room, top, (OF_ROW, own, mine + 1, theirs, player))
+    top = _push(room, top, (LEAVE_REFERENCE, node, mine, theirs, player))
+    return _push(room, top, (OF_REFERENCE, other, mine, theirs + 1, player))
 
 
 @kernel
@@ -116,63 +161,26 @@ def divide(X: Array, nodes: Nodes, walk: Walk, game: Game, room: GameWorkspace, 
         game: what is divided.
         room: workspace; totals: written to, without the base of the ensemble.
     """
-    stack, sets, decided, words = room.stack, room.sets, room.decided, game.everything.size
-    players = decided.size
+    players = room.decided.size
     for tree in range(nodes.roots.size):
         gained, lost = 0.0, 0.0  # of all leaves so far: by players of the row, and of the reference
-        for word in range(words):
-            sets[0, word] = game.everything[word]
-        top = _push(room, 0, VISIT, nodes.roots[tree], 0, 0, 0)
+        for word in range(game.everything.size):
+            room.sets[0, word] = game.everything[word]
+        top = _push(room, 0, (VISIT, nodes.roots[tree], 0, 0, 0))
         while top:
             top -= 1
-            does, node, mine, theirs, player = stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3], stack[top, 4]
-            if does == LEAVE_ROW:
-                totals[player] += gained - room.marks[top]
-                decided[player] = 0
+            if _decide(room, top, totals, (gained, lost)):
                 continue
-            if does == LEAVE_REFERENCE:
-                totals[player] += lost - room.marks[top]
-                decided[player] = 0
-                continue
-            if does == OF_ROW:
-                decided[player] = 1
-                room.marks[top - 1] = gained
-            elif does == OF_REFERENCE:
-                decided[player] = -1
-                room.marks[top - 1] = lost
+            node, mine, theirs = room.stack[top, 1], room.stack[top, 2], room.stack[top, 3]
             feature = nodes.tests[node, FEATURE]
-            if feature < 0:
-                count = 0
-                for word in range(words):
-                    count += _bits(sets[top, word])
-                worth = count * _worth(nodes, nodes.outputs[tree], node, game.weights)
-                gained += worth * game.shares[mine, theirs]
-                lost -= worth * game.shares[theirs, mine]
-                if theirs == 0:
-                    totals[players] += worth
-                if mine == 0:
-                    totals[players + 1] += worth
+            if feature >= 0:
+                right = X[walk.key[node] >> 32] > (walk.key[node] & LOW_HALF)
+                top = _branch(room, top, game, walk.left[node], (node, right, game.player[feature]))
                 continue
-            left, player = walk.left[node], game.player[feature]
-            right = X[walk.key[node] >> 32] > (walk.key[node] & LOW_HALF)
-            if decided[player] == 1:
-                top = _push(room, top, VISIT, left + right, mine, theirs, 0)  # with the same references
-                continue
-            # the set of this node is at `top`: where references part, it is kept beyond what is pushed
-            spare = top + 5
-            for word in range(words):
-                sets[spare, word] = sets[top, word]
-            agree = _part(room, spare, top, game.sides, node, right)
-            if agree:
-                top = _push(room, top, VISIT, left + right, mine, theirs, 0)
-            if decided[player] == -1:
-                if _part(room, spare, top, game.sides, node, not right):
-                    top = _push(room, top, VISIT, left + 1 - right, mine, theirs, 0)
-                continue
-            if _part(room, spare, top + 1, game.sides, node, not right):
-                for word in range(words):
-                    sets[top + 3, word] = sets[top + 1, word]
-                top = _push(room, top, LEAVE_ROW, node, mine, theirs, player)
-                top = _push(room, top, OF_ROW, left + right, mine + 1, theirs, player)
-                top = _push(room, top, LEAVE_REFERENCE, node, mine, theirs, player)
-                top = _push(room, top, OF_REFERENCE, left + 1 - right, mine, theirs + 1, player)
+            worth = _worth(nodes, nodes.outputs[tree], node, game, room.sets[top])
+            gained += worth * game.shares[mine, theirs]
+            lost -= worth * game.shares[theirs, mine]
+            if theirs == 0:
+                totals[players] += worth
+            if mine == 0:
+                totals[players + 1] += worth

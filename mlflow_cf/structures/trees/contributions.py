@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.special import beta
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.capabilities import Attribution
 from mlflow_cf.structures.kernels.contributions import Game, GameWorkspace, divide, note_sides
 from mlflow_cf.structures.kernels.trees import Array, Trees, find_comparands
+from mlflow_cf.structures.shapley import Attribution
 from mlflow_cf.structures.structure import Encoded
 
 MOST_KEPT: Final = 64  # tables of shares, one for every depth of trees
