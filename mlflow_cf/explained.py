@@ -27,15 +27,16 @@ from mlflow_cf.policy import Explain, Policy, Query, RegionAsked, Target, WhyNot
 from mlflow_cf.policy.further import AnyVersions
 from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import Diversity
-from mlflow_cf.policy.reasons import MOST_REASONS, ReasonOptions, ReasonsSource, ReferenceName, check_features
+from mlflow_cf.policy.reasons import MOST_REASONS, ReasonsSource, ReferenceName, check_features
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
+from mlflow_cf.reasons.notice import Letter, Notice, notice_of
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
 from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
-from mlflow_cf.request.reasons import reasons_of
+from mlflow_cf.request.reasons import Compared, identity_of, outcome_words, reasons_of
 from mlflow_cf.request.request import Caller, check_rows
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
 from mlflow_cf.structures.capabilities import try_pairs
@@ -369,20 +370,35 @@ class ExplainedModel:
         Raises:
             InputError: more rows than one, or a reference that does not fit or is itself refused.
         """
-        options = ReasonOptions.read(reference if isinstance(reference, str) else None, most)
-        query = Query.read(
-            {
-                "target": target.to_dict() if isinstance(target, Target) else target,
-                "seed": seed,
-                "time_limit_s": time_limit_s,
-                "max_evaluations": max_evaluations,
-                "reasons": options,
-            }
-        )
-        caller = Caller(query.time_limit_s, 0.0, served=False)
-        request = self.context.request(query, self.explainer, caller, (), lambda _: ())
-        request.target.check_single()
-        return reasons_of(request, row, None if isinstance(reference, str) else reference)
+        wanted = target.to_dict() if isinstance(target, Target) else target
+        limits = {"seed": seed, "time_limit_s": time_limit_s, "max_evaluations": max_evaluations}
+        return reasons_of(self.context, self.explainer, row, Compared(reference, most), {"target": wanted, **limits})
+
+    def notice(
+        self,
+        row: Rows,
+        *,
+        reference: ReferenceName | Rows = "approved",
+        most: int = MOST_REASONS,
+        count: int = 1,
+        target: TargetSource = None,
+        constraints: ConstraintSource = None,
+        letter: Letter | None = None,
+    ) -> Notice:
+        """Return a notice of the decision about a row: its reasons, and apart from them what would change it.
+
+        Args:
+            row, reference, most, target: as in `reasons`.
+            count, constraints: of counterfactuals, as in `explain`.
+            letter: templates of the owner's, and what they need beside the decision; None: ours.
+
+        Raises:
+            InputError: as `reasons` and `explain`, or a template that fails.
+        """
+        reasons = self.reasons(row, reference=reference, most=most, target=target)
+        (found,) = self.explain(row, count=count, target=target, constraints=constraints)
+        identity, wanted = identity_of(self.context, row), self.policy.target_for(target, self.model, owner=True)
+        return notice_of(found, reasons, outcome_words(wanted), identity, letter or Letter())
 
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""

@@ -6,20 +6,24 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.features import FeatureSpace, Rows
-from mlflow_cf.policy.reasons import ReasonOptions
+from mlflow_cf.policy import Query, Target
+from mlflow_cf.policy.reasons import ReasonOptions, ReferenceName
+from mlflow_cf.reasons.notice import digest_of
 from mlflow_cf.reasons.reasoning import DecidedRow, Effort, Reasoning
 from mlflow_cf.reasons.reference import Reference
-from mlflow_cf.request.request import CodedRows, Request, Row, is_wanted, read_rows
+from mlflow_cf.request.context import RequestContext, described
+from mlflow_cf.request.request import Caller, CodedRows, Request, Row, is_wanted, read_rows
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
 from mlflow_cf.words.reasons import stopped
-from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.result import Explanation, spoken
 
 ALREADY: Final = Reasons("already", reason="the row is decided as wanted, so nothing speaks against it")
 _logger = logging.getLogger(__name__)
@@ -131,23 +135,66 @@ def _failed(error: Exception) -> Reasons:
     return Reasons("none", reason=f"failed ({type(error).__name__})")
 
 
-def reasons_of(request: Request, row: Rows, reference: Rows | None) -> Reasons:
-    """Return the reasons of a single row, compared with a row of the owner's, or with what the request names.
+class Compared(NamedTuple):
+    """What a row is compared with, by name or as a row, and how many principal reasons are wanted."""
+
+    reference: ReferenceName | Rows
+    most: int
+
+
+def reasons_of(
+    context: RequestContext, explainer: AnyExplainer, row: Rows, compared: Compared, options: Mapping[str, Any]
+) -> Reasons:
+    """Return the reasons of a single row for the owner of a model.
+
+    Args:
+        context: of the model; explainer: its own.
+        row: a single row.
+        compared: with what.
+        options: of a request: target, seed and limits.
 
     Raises:
         InputError: more rows than one, a row that cannot be explained, or a reference that does not fit, or is itself
             refused.
     """
+    named = compared.reference if isinstance(compared.reference, str) else None
+    query = Query.read({**options, "reasons": ReasonOptions.read(named, compared.most)})
+    request = context.request(query, explainer, Caller(query.time_limit_s, 0.0, served=False), (), lambda _: ())
+    request.target.check_single()
     coded, decided = _one(request, row, "row")
-    if not is_wanted(request, decided):
-        return ALREADY
     asked = ReasonRequest.of(request, coded.space)
-    if asked is None:
-        return Reasons()
-    if reference is not None:
-        asked = replace(asked, own_reference=_own_reference(request, asked.reasoning, reference, decided))
+    if asked is None or not is_wanted(request, decided):
+        return ALREADY
+    if not isinstance(compared.reference, str):
+        asked = replace(asked, own_reference=_own_reference(request, asked.reasoning, compared.reference, decided))
     with request.admission.entered(request.caller.patience_s) as _:
         return asked.of_row(decided)
+
+
+def identity_of(context: RequestContext, row: Rows) -> dict[str, str]:
+    """Return digests of what decides on a row: of the model by its description and its decisions, the policy, the row.
+
+    The model's decisions are those on the background, with numbers of a regression to nine digits.
+    """
+    said, space = context.model.outcome, context.bound_policy.space
+    facts = described(context)
+    policy = facts.pop("policy")
+    values = space.values(CodedRows.of(space, space.read(row)).codes[0])
+    decisions = [f"{value:.9g}" for value in said.values.tolist()] or said.codes.tolist()
+    model = {key: facts[key] for key in ("flavor", "classes", "structure", "features")}
+    return {"model": digest_of([model, decisions]), "policy": digest_of(policy), "row": digest_of(values)}
+
+
+def outcome_words(target: Target) -> str:
+    """Return the wanted outcome in words: ``good``, ``any other decision``, ``from 10 to 20``."""
+    if target.label is not None:
+        return spoken(target.label)
+    if target.differs:
+        return "any other decision"
+    low, high = target.low, target.high
+    if low is not None and high is not None:
+        return f"from {spoken(low)} to {spoken(high)}"
+    return f"at least {spoken(low)}" if low is not None else f"at most {spoken(high)}"
 
 
 def _one(request: Request, rows: Rows, path: str) -> tuple[CodedRows, Row]:
