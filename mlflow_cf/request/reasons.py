@@ -207,9 +207,9 @@ def _one(request: Request, rows: Rows, path: str) -> tuple[CodedRows, Row]:
     if len(table) != 1:
         raise InputError(path, f"there are {len(table):,}", "give a single row")
     coded = CodedRows.of(known, table)
+    for fault in coded.faults.values():
+        raise InputError(path, fault, "check the values of the row")
     (row,) = read_rows(request.judges, coded)
-    if row.fault:
-        raise InputError(path, row.fault, "check the values of the row")
     return coded, row
 
 
