@@ -67,7 +67,7 @@ class TestInPython:
         assert (found["debts"].code, found["debts"].told) == ("", "Debts")
         assert found["owner"].told == "owner: false"
 
-    def test_none_is_left_out_because_it_cannot_change(self, explained):
+    def test_none_is_left_out_because_it_cannot_change(self):
         fixed = wrapped({"immutable": ["age", "income", "owner", "debts"]})
         assert fixed.reasons(ROWS.iloc[[0]]).to_frame().equals(wrapped().reasons(ROWS.iloc[[0]]).to_frame())
 
@@ -182,6 +182,16 @@ class TestAlarm:
         assert [one.features for one in told.alarm] == [("age",)]
         assert told.to_dict()["alarm"] == ["age"]
         assert "protected and of weight: age" in str(told)
+
+    def test_evaluate_counts_them(self):
+        rows = FRAME.head(30)
+        found = mlflow_cf.evaluate(wrapped(protected=["age"]), rows, groups=["owner"])
+        assert found.metrics["cf/protected_weight_share"] == 1.0
+        assert found.metrics["cf/queries/protected_weight_share"] == (MODEL.predict(rows) == "bad").sum()
+        assert found.metrics["cf/protected_weight_share/owner.True"] == 1.0
+        unnamed = mlflow_cf.evaluate(wrapped(), FRAME.head(10))
+        assert "cf/protected_weight_share" not in unnamed.metrics
+        assert "protected_weight" not in unnamed.table
 
     def test_one_that_the_model_does_not_use_raises_none(self):
         numbers = FRAME[["income", "age"]]
