@@ -175,13 +175,7 @@ class ExplainedModel:
         if within_s is not None:
             check_rows(X, self.policy.limits.rows)
         query = Query.asked(params, self.policy.limits)
-        if query.explainer is not None:
-            self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
-        if query.region:
-            self.policy.privacy.check_region()
-        self.policy.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
-        if query.reasons:
-            self.policy.privacy.check_reasons()
+        self.policy.check_private(query, self.explainer.name)
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 
@@ -236,8 +230,7 @@ class ExplainedModel:
             levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
                 feature groups; see `levers`.
             responsiveness: which share of the lawful changes of each feature group turns the decision.
-            reasons: whether to tell the principal factors behind an unfavourable decision, or a dict of ``reference``
-                and ``most``; see `reasons`.
+            reasons: the principal factors behind an unfavourable decision: True, or ``reference`` and ``most`` as a dict.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -357,8 +350,7 @@ class ExplainedModel:
     ) -> Reasons:
         """Return the principal factors behind the decision about a row, whether a person can change them or not.
 
-        Each feature group's Shapley value of the difference between the row's score and that of a reference: exact for
-        trees and linear models, and where groups are few; sampled with a standard error elsewhere.
+        Shapley values of the difference to a reference: exact for trees, linear models and few groups, else sampled.
 
         Args:
             row: a single row.
@@ -370,9 +362,8 @@ class ExplainedModel:
         Raises:
             InputError: more rows than one, or a reference that does not fit or is itself refused.
         """
-        wanted = target.to_dict() if isinstance(target, Target) else target
-        limits = {"seed": seed, "time_limit_s": time_limit_s, "max_evaluations": max_evaluations}
-        return reasons_of(self.context, self.explainer, row, Compared(reference, most), {"target": wanted, **limits})
+        options = {"target": target, "seed": seed, "time_limit_s": time_limit_s, "max_evaluations": max_evaluations}
+        return reasons_of(self.context, self.explainer, row, Compared(reference, most), options)
 
     def notice(
         self,
@@ -419,12 +410,16 @@ class ExplainedModel:
         certified = self.context.required.structure is not None
         self.warmth.once((self.explainer.name, certified), partial(self._try, self.explainer, certified))
         self.warmth.once("proofs", self._try_proofs)
+        if self.policy.reasons or self.policy.protected:  # others may never ask for any
+            self.warmth.once("reasons", self._try_reasons)
 
     def _warmed(self, query: Query, explainer: AnyExplainer, caller: Caller) -> Caller:
         """Try what a request may need for the first time, in a part of its own seconds; return it with those left."""
         certified = query.certify or self.policy.certify
         what = explainer.name, certified
         harder = query.count > 1 or bool(query.constraints.model_fields_set)  # than what the policy alone asks for
+        if query.reasons and caller.seconds is not None:
+            self.warmth.once("reasons", self._try_reasons)
         if caller.seconds is None or {what, *(("proofs",) if harder else ())} <= self.warmth.tried:
             return caller
         if self.context.required.structure is None or not self.searches.has(explainer):
@@ -457,6 +452,11 @@ class ExplainedModel:
             self._answer(self.background.iloc[[row]], query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
         codes = self.bound_policy.background[:TRIED]
         self.bound_policy.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
+
+    def _try_reasons(self, seconds: float) -> None:
+        row = int(self._target.met(self.outcome).argmin())
+        with suppress(InputError):  # as above
+            self.reasons(self.background.iloc[[row]], time_limit_s=seconds)
 
     @property
     def _target(self) -> BoundTarget:

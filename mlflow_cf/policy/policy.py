@@ -100,6 +100,20 @@ class Policy(BaseModel):
             raise PydanticCustomError("robust_to", "Two models have the same name, give each its own")
         return versions
 
+    def check_private(self, query: Query, own: str) -> None:
+        """Refuse what requests to a model, which has its `own` explainer, may not ask for.
+
+        Raises:
+            InputError: an explainer, regions, levers, responsiveness or reasons that the policy's privacy forbids.
+        """
+        if query.explainer is not None:
+            self.privacy.check_asked(query.explainer.name, own)
+        if query.region:
+            self.privacy.check_region()
+        self.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
+        if query.reasons:
+            self.privacy.check_reasons()
+
     def margin_for(self, asked: float | None) -> float:
         """Return the margin on the probability for a request that asks for `asked`.
 

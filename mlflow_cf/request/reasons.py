@@ -158,7 +158,9 @@ def reasons_of(
             refused.
     """
     named = compared.reference if isinstance(compared.reference, str) else None
-    query = Query.read({**options, "reasons": ReasonOptions.read(named, compared.most)})
+    target = options.get("target")
+    wanted = target.to_dict() if isinstance(target, Target) else target
+    query = Query.read({**options, "target": wanted, "reasons": ReasonOptions.read(named, compared.most)})
     request = context.request(query, explainer, Caller(query.time_limit_s, 0.0, served=False), (), lambda _: ())
     request.target.check_single()
     coded, decided = _one(request, row, "row")
