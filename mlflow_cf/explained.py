@@ -230,7 +230,7 @@ class ExplainedModel:
             levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
                 feature groups; see `levers`.
             responsiveness: which share of the lawful changes of each feature group turns the decision.
-            reasons: the principal factors behind an unfavourable decision: True, or ``reference`` and ``most`` as a dict.
+            reasons: the factors behind an unfavourable decision: True, or a dict of ``reference`` and ``most``.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
