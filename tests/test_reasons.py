@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from privacy_world import ASKED, ask, leaks, served
 from sklearn.ensemble import GradientBoostingClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -316,6 +317,13 @@ class TestInRequests:
         with pytest.raises(InputError, match=r"reasons: requests to this model may not ask for it \(privacy.reasons\)"):
             explained.request(ROWS, {"counterfactual": {"reasons": True}})
         assert explained.reasons(ROWS.iloc[[0]]).factors  # its owner may
+
+    @pytest.mark.parametrize("asked", [True, {"reference": "favourable_median"}])
+    def test_no_request_is_told_a_value_of_the_background(self, asked):
+        for row in range(len(ASKED)):
+            said, reply = ask(served(), ASKED.iloc[[row]], {"reasons": asked})
+            assert not leaks(said, " ".join(map(str, ASKED.iloc[row])))
+            assert reply[0]["reasons"]["status"] in ("stated", "already")
 
     def test_they_go_with_no_ladder(self, explained):
         ladder = {"target": {"label": "good", "ladder": [0.5, 0.7]}, "reasons": True}

@@ -23,7 +23,7 @@ from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.factors import Factor, Method, Reasons
 from mlflow_cf.words.result import written
 
-MOST_KEPT: Final = 8  # references of targets, each with up to some megabytes of bits
+MOST_KEPT: Final = 4  # references of targets; of a forest with a million nodes, each has 40 MB of bits
 NOTHING: Final = 1e-9  # of the scores: a contribution up to it is rounding
 NOT_FINITE: Final = "the scores of the row or of its references are no finite numbers"
 TOO_FEW: Final = "the limits leave too few evaluations to sample contributions"
