@@ -108,8 +108,8 @@ class ReasonRequest:
         return self.reasoning.reference(self.options.reference, self.request.target, row.own)
 
     def _decided(self, row: Row) -> DecidedRow:
-        if row.outcome is None:
-            raise TypeError("a row without a decision has no reasons")
+        if row.outcome is None or (self.request.target.differs and row.own < 0):
+            raise TypeError("a row without a decision, or with a label that is none of the model's, has no reasons")
         known = bool((row.codes < self.request.bound_policy.bound_distance.unknown_from)[~np.isnan(row.codes)].all())
         return DecidedRow(row.codes, self.space, row.outcome, known)
 

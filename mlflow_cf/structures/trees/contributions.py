@@ -71,7 +71,8 @@ class TreeContributions:
 def _comparands(trees: Trees, rows: Sequence[Encoded]) -> NDArray[np.int32]:
     """Return the comparands of rows, cells (m,) per feature, row after row."""
     found = np.empty(len(rows[0]) * int(trees.walk.start[-1]), dtype=np.int32)
-    find_comparands(np.column_stack(rows).astype(np.int32), trees.walk, found)
+    cells = np.ascontiguousarray(np.column_stack(rows), dtype=np.int32)  # another order would be compiled anew
+    find_comparands(cells, trees.walk, found)
     return found
 
 
