@@ -28,6 +28,7 @@ from mlflow_cf.evaluation.measure.evaluate import evaluate
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.policy import Query
+from mlflow_cf.records.document import Record
 from mlflow_cf.suggest import suggest_constraints
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
@@ -168,8 +169,26 @@ def verify(model_uri: str) -> None:
 
 
 @main.command()
-def schema() -> None:
-    """Print the JSON schema of the request param `counterfactual`."""
+@click.argument("record", type=click.Path(path_type=Path))
+@_model
+@click.option("--time-limit", default=30.0, show_default=True, help="Seconds for the search that proves again.")
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
+def check(record: Path, model_uri: str, time_limit: float, *, as_json: bool) -> None:
+    """Check a record against a model: exit with 1 if something no longer holds, with 3 if a proof is not made again."""
+    with _friendly_errors():
+        found = load_model(model_uri).check(record, time_limit_s=time_limit)
+    told = {"ok": found.ok, "checks": [one.to_dict() for one in found]}
+    click.echo(json.dumps(told, allow_nan=False, indent=1) if as_json else str(found))
+    sys.exit(1 if found.broken else 3 if found.unproved else 0)
+
+
+@main.command()
+@click.option("--record", is_flag=True, help="Print that of records instead.")
+def schema(*, record: bool) -> None:
+    """Print the JSON schema of the request param `counterfactual`, or of records."""
+    if record:
+        click.echo(json.dumps(Record.model_json_schema(), indent=1))
+        return
     published = Query.model_json_schema()
     published["$defs"]["NamedExplainer"]["allOf"] = options_schema()
     published["description"] = f"{published['description']}\n\n{WHERE}"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Constraints, ConstraintSource
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers import AnyExplainer, Facts, GeCo, Learned
+from mlflow_cf.explainers import AnyExplainer, Facts, Learned
 from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of
 from mlflow_cf.explainers.searches import Searches
@@ -31,6 +30,10 @@ from mlflow_cf.policy.reasons import MOST_REASONS, ReasonsSource, ReferenceName,
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
 from mlflow_cf.reasons.notice import Letter, Notice, notice_of
+from mlflow_cf.records.check import TIME_LIMIT_S, check_record
+from mlflow_cf.records.document import RecordSource
+from mlflow_cf.records.make import record_of, recorded
+from mlflow_cf.records.result import Checks
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
@@ -38,12 +41,14 @@ from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
 from mlflow_cf.request.reasons import Compared, identity_of, outcome_words, reasons_of
 from mlflow_cf.request.request import Caller, check_rows
-from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
-from mlflow_cf.structures.capabilities import try_pairs
+from mlflow_cf.request.trials import Trials
+from mlflow_cf.request.warmth import Warmth
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
 from mlflow_cf.words.levers import Levers
+from mlflow_cf.words.phrases import Language
+from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.verification import Verifications
 
 
@@ -155,7 +160,8 @@ class ExplainedModel:
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
                 time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
-                why_not, region, levers, responsiveness and reasons, as in `explain`; None: the policy's defaults.
+                why_not, region, levers, responsiveness, language, record and reasons, as in `explain`;
+                None: the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -176,6 +182,9 @@ class ExplainedModel:
             check_rows(X, self.policy.limits.rows)
         query = Query.asked(params, self.policy.limits)
         self.policy.check_private(query, self.explainer.name)
+        if self.policy.privacy.points is not None:
+            many = min(len(self.space.read(X)), self.policy.limits.explained_rows)
+            self.policy.privacy.check_points(many * query.points(len(self.space)))
         timely = Caller.of(self.policy.limits, query.time_limit_s, within_s)
         return self._answer(X, query, self._asked(query), timely if timed else Caller(None, 0.0, served=True))
 
@@ -201,6 +210,8 @@ class ExplainedModel:
         region: RegionAsked = False,
         levers: LeversAsked | Sequence[Sequence[str]] | None = None,
         responsiveness: bool = False,
+        language: Language | None = None,
+        record: bool = False,
         reasons: ReasonsSource = False,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
@@ -230,6 +241,8 @@ class ExplainedModel:
             levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
                 feature groups; see `levers`.
             responsiveness: which share of the lawful changes of each feature group turns the decision.
+            language: of sentences, ``"en"`` or ``"de"``; None: the policy's.
+            record: whether each explanation has its record as JSON; see `record`.
             reasons: the factors behind an unfavourable decision: True, or a dict of ``reference`` and ``most``.
 
         Returns:
@@ -261,6 +274,8 @@ class ExplainedModel:
                 "region": region,
                 "levers": levers,
                 "responsiveness": responsiveness,
+                "language": language,
+                "record": record,
                 "reasons": reasons,
             }
         )
@@ -391,6 +406,26 @@ class ExplainedModel:
         identity, wanted = identity_of(self.context, row), self.policy.target_for(target, self.model, owner=True)
         return notice_of(found, reasons, outcome_words(wanted), identity, letter or Letter())
 
+    def record(self, row: Rows, explanation: Explanation) -> dict[str, Any]:
+        """Return the record of an explained row, a JSON document that `check` verifies later, here or elsewhere.
+
+        Raises:
+            InputError: more rows than one, or an explanation of another row.
+        """
+        return record_of(self, row, explanation)
+
+    def check(self, record: RecordSource, *, time_limit_s: float = TIME_LIMIT_S) -> Checks:
+        """Return what of a record still holds: digests, predictions, every constraint, and what was proved.
+
+        Args:
+            record: what `record` returned, its JSON text, or the path of a file.
+            time_limit_s: seconds for the search that proves again.
+
+        Raises:
+            InputError: no record, one of a newer schema version, or one of other features.
+        """
+        return check_record(self, record, time_limit_s)
+
     def describe(self) -> dict[str, Any]:
         """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
         return described(self.context)
@@ -407,60 +442,11 @@ class ExplainedModel:
 
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
-        certified = self.context.required.structure is not None
-        self.warmth.once((self.explainer.name, certified), partial(self._try, self.explainer, certified))
-        self.warmth.once("proofs", self._try_proofs)
-        if self.policy.reasons or self.policy.protected:  # others may never ask for any
-            self.warmth.once("reasons", self._try_reasons)
-
-    def _warmed(self, query: Query, explainer: AnyExplainer, caller: Caller) -> Caller:
-        """Try what a request may need for the first time, in a part of its own seconds; return it with those left."""
-        certified = query.certify or self.policy.certify
-        what = explainer.name, certified
-        harder = query.count > 1 or bool(query.constraints.model_fields_set)  # than what the policy alone asks for
-        if query.reasons and caller.seconds is not None:
-            self.warmth.once("reasons", self._try_reasons)
-        if caller.seconds is None or {what, *(("proofs",) if harder else ())} <= self.warmth.tried:
-            return caller
-        if self.context.required.structure is None or not self.searches.has(explainer):
-            return caller
-        trial = partial(self._try, explainer, certified)
-        if explainer == self.explainer:
-            self.warmth.once(what, trial)
-        else:
-            caller = caller._replace(seconds=self.warmth.left(what, trial, caller.seconds))
-        if harder:
-            self.warmth.once("proofs", self._try_proofs)
-        return caller
-
-    def _try(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
-        row = int(self._target.met(self.outcome).argmin())  # that misses the target, if there is any
-        structure = self.context.required.structure
-        query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
-        with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self._answer(self.background.iloc[[row]], query, explainer, Caller(seconds, 0.0, served=False, trial=True))
-        if structure is not None and len(self.space) > 1:
-            try_pairs(structure, self.bound_policy.background[:TRIED])
-
-    def _try_proofs(self, seconds: float) -> None:
-        """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""
-        if self.context.required.structure is None:
-            return
-        row = hardest_row(self._target, self.outcome)
-        query = query_to_try(self.policy.limits, opened=True, certified=True, count=SEVERAL)
-        with suppress(InputError):
-            self._answer(self.background.iloc[[row]], query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
-        codes = self.bound_policy.background[:TRIED]
-        self.bound_policy.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
-
-    def _try_reasons(self, seconds: float) -> None:
-        row = int(self._target.met(self.outcome).argmin())
-        with suppress(InputError):  # as above
-            self.reasons(self.background.iloc[[row]], time_limit_s=seconds)
+        self._trials.warm_up()
 
     @property
-    def _target(self) -> BoundTarget:
-        return BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
+    def _trials(self) -> Trials:
+        return Trials(self.context, self.background, self.warmth, self._answer, self.reasons)
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
@@ -478,7 +464,10 @@ class ExplainedModel:
         if explainer is not self.explainer:
             check_rows_kept(explainer, self.policy.privacy)
         if not caller.trial and query.explain != "none":
-            caller = self._warmed(query, explainer, caller)
+            caller = self._trials.warmed(query, explainer, caller)
+        if query.record:
+            plain = query.model_copy(update={"record": False})
+            return recorded(self, self.space.read(X), self._answer(X, plain, explainer, caller, others))
         if isinstance(query.target, Target) and query.target.ladder:
             return self._answer_ladder(X, query, explainer, caller, others)
         elsewhere = partial(self._answer, query=query, explainer=explainer, caller=caller, others=others)
@@ -497,4 +486,6 @@ class ExplainedModel:
             return self._answer(rows, asked, explainer, caller._replace(seconds=seconds), others)
 
         serves = partial(serves_rung, requirements)
-        return answer_ladder(target, self.space.read(X), ask, caller.seconds, serves=serves)
+        answers = answer_ladder(target, self.space.read(X), ask, caller.seconds, serves=serves)
+        whole = tuple(replace(one, asked=(query, caller.served)) for one in answers)  # not of one rung
+        return replace(answers, items=whole)

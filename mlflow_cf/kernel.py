@@ -32,7 +32,7 @@ SOURCES: Final = (
     "problem/actions.py",
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("blocks", "contributions", "costs", "dense", "gains", "pairs", "restrict", "sweeps", "trees")),
+      ("blocks", "contributions", "costs", "dense", "gains", "pairs", "parting", "restrict", "sweeps", "trees")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

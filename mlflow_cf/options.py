@@ -28,6 +28,7 @@ from mlflow_cf.policy import (
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.policy.reasons import read_wordings
 from mlflow_cf.validation import Model, validated
+from mlflow_cf.words.phrases import Language
 
 TargetSource = Target | Mapping[str, Any] | Label | None
 PlausibleSource = Plausible | Mapping[str, Any] | str | None
@@ -64,7 +65,8 @@ class WrapOptions:
             Names: EXPLAINERS.
         features: facts that win over what the data suggest, by column: ``kind`` (real, integer, date, ordinal, category
             or boolean), ``levels`` (all of them; of an ordinal the lowest first), ``step`` between neighbouring
-            numbers, ``low`` and ``high``; such as ``{"grade": {"kind": "ordinal", "levels": ["C", "B", "A"]}}``.
+            numbers, ``low`` and ``high``; and how sentences tell them: ``label``, ``unit``, ``units`` and ``decimals``.
+            ``{"grade": {"kind": "ordinal", "levels": ["C", "B", "A"]}, "income": {"unit": "EUR"}}``.
         distance: weights (l0, l1, linf) of the share of changed features, their mean change and the largest one, which
             add up to 1; or `Distance`, which can also scale and weigh features.
         values: which values may be proposed: ``"observed"`` in data; on the ``"grid"`` of a feature's steps from its
@@ -86,6 +88,7 @@ class WrapOptions:
         min_difference: several answers differ by a level, or in a number by this share of its range.
         why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
             also by request.
+        language: of sentences: ``"en"`` or ``"de"``.
         reasons: the owner's codes and texts of reasons, by feature: ``{"income": {"code": "C07", "text": "Income
             insufficient for amount of credit requested"}}``.
         protected: features that are to carry no weight: where one does, `reasons` raise an alarm.
@@ -109,6 +112,7 @@ class WrapOptions:
     diversity: Diversity = "sets"
     min_difference: float = LEAST_DIFFERENCE
     why_not: WhyNotAsked = "quick"
+    language: Language = "en"
     reasons: Mapping[str, Any] | None = None
     protected: Sequence[str] = ()
 
@@ -142,6 +146,7 @@ class WrapOptions:
                 "diversity": self.diversity,
                 "min_difference": self.min_difference,
                 "why_not": self.why_not,
+                "language": self.language,
                 "reasons": read_wordings(self.reasons),
                 "protected": self.protected if isinstance(self.protected, str) else tuple(self.protected),
             },

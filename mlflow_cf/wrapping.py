@@ -22,6 +22,7 @@ from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, Wra
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
+from mlflow_cf.words.phrases import Language
 
 _logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ def wrap(
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
+    language: Language = "en",
     reasons: Mapping[str, Any] | None = None,
     protected: Sequence[str] = (),
     output: str | None = None,
@@ -70,8 +72,8 @@ def wrap(
         InputError: anything that does not fit, with its path, the fact and the nearest fix.
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not, reasons,
-                          protected)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
+                          language, reasons, protected)  # fmt: skip
     opened = open_native(model, output=output, rows=data)
     return assemble(opened, data, labels, options, open_versions(options.versions, data, output))
 

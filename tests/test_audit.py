@@ -27,8 +27,6 @@ from mlflow_cf.audit.record import (
     AskedFor,
     Record,
     differences,
-    digest,
-    query_values,
     record_of,
     replay,
     row_values,
@@ -40,6 +38,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Query
+from mlflow_cf.records.document import digest, query_values
 from mlflow_cf.wrapping import assemble
 
 TABLE = small_loans.table()

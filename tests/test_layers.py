@@ -20,6 +20,7 @@ FLOORS = (
     ("wrapping",),
     ("explained",),
     ("options", "ordering", "plots"),
+    ("records",),
     ("request",),
     ("levers",),
     ("proof",),

@@ -124,7 +124,9 @@ class TestShown:
 
     def test_text(self, levers):
         assert str(levers).startswith("10 sets: ")
-        assert "income: income rises from 47 to 51.1 (distance 0.105, optimal)" in str(levers)
+        assert "income: income rises from 47 to 51.1: the prediction becomes good (distance 0.105, optimal)" in str(
+            levers
+        )
         assert "job: nothing works (proved)" in str(levers)
         assert repr(levers).startswith("Levers(10 sets")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import mlflow_cf
 from mlflow_cf import FACE, Step
 from mlflow_cf.cli import main
-from mlflow_cf.words.result import cost, plan_text
+from mlflow_cf.words.sentences import Speaker, cost
 
 OLD = {"age": 30, "education_num": 9, "hours_per_week": 40, "job": "clerk", "bonus": None}
 
@@ -35,7 +35,7 @@ def test_steps_are_numbered_lines_with_what_they_cost() -> None:
         ("add education", 4.0, 1.0, {"education_num": 13, "age": 38}, 0.31),
         ("change working hours", 0.5, 0.7, {"hours_per_week": 45}, 0.55),
     )
-    assert plan_text(plan, OLD) == (
+    assert Speaker().plan(plan, OLD) == (
         "1. add education: age rises from 30 to 38 and education num rises from 9 to 13 (effort 4, probability 0.31)\n"
         "2. change working hours: hours per week rises from 40 to 45 (effort 0.5 x 0.7 = 0.35, probability 0.55)\n"
         "in all 4.35"
@@ -45,16 +45,17 @@ def test_steps_are_numbered_lines_with_what_they_cost() -> None:
 def test_one_step_needs_no_sum_and_an_unknown_probability_no_word() -> None:
     plan = steps(("move", 0.0, 1.0, {"job": "chef", "bonus": 3}, None))
     assert (
-        plan_text(plan, OLD) == "1. move: job changes from clerk to chef and bonus changes from missing to 3 (effort 0)"
+        Speaker().plan(plan, OLD)
+        == "1. move: job changes from clerk to chef and bonus changes from missing to 3 (effort 0)"
     )
 
 
 def test_no_steps_are_no_text() -> None:
-    assert plan_text((), OLD) == ""
+    assert Speaker().plan((), OLD) == ""
 
 
 def test_a_step_that_changes_nothing_says_so() -> None:
-    assert plan_text(steps(("wait", 1.0, 0.0, {}, None)), OLD) == "1. wait: nothing changes (effort 1 x 0 = 0)"
+    assert Speaker().plan(steps(("wait", 1.0, 0.0, {}, None)), OLD) == "1. wait: nothing changes (effort 1 x 0 = 0)"
 
 
 @pytest.mark.parametrize(
@@ -62,7 +63,7 @@ def test_a_step_that_changes_nothing_says_so() -> None:
     [(0.0, "0.00"), (1e-5, "below 0.01"), (0.005, "0.01"), (0.3149, "0.31"), (0.9951, "above 0.99"), (1.0, "1.00")],
 )
 def test_probabilities(probability: float, shown: str) -> None:
-    assert plan_text(steps(("wait", 0.0, 1.0, {}, probability)), OLD).endswith(f", probability {shown})")
+    assert Speaker().plan(steps(("wait", 0.0, 1.0, {}, probability)), OLD).endswith(f", probability {shown})")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ told = st.tuples(
 @given(st.lists(told, max_size=5))
 def test_every_step_is_one_line_whatever_names_and_levels_hold(made: list[Any]) -> None:
     plan = steps(*made)
-    lines = plan_text(plan, OLD).splitlines()
+    lines = Speaker().plan(plan, OLD).splitlines()
     assert len(lines) == len(plan) + (len(plan) > 1)
     for number, line in enumerate(lines[: len(plan)], start=1):
         assert line.startswith(f"{number}. ")
@@ -132,7 +133,7 @@ def test_the_text_of_an_answer_has_the_plan_below_its_sentence() -> None:
     (found,) = answer.counterfactuals
     sentence, *lines = found.text.split("\n")
     assert sentence.endswith(": the prediction becomes 1")
-    assert "\n".join(lines) == plan_text(found.plan, {"income": 20, "debt": 45})
+    assert "\n".join(lines) == Speaker().plan(found.plan, {"income": 20, "debt": 45})
     assert re.match(r"1\. earn more: income rises from 20 to \d+ \(effort [\d.]+\)", lines[0])
     assert re.match(r"2\. pay back: debt falls from 45 to \d+ \(effort [\d.]+ x 0\.5 = [\d.]+\)", lines[1])
     assert lines[2].startswith("in all ")

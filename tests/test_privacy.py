@@ -18,6 +18,7 @@ from privacy_world import ANY, ASKED, CANARIES, JOBS, TABLE, ask, check, fitted,
 
 import mlflow_cf
 from mlflow_cf import InputError
+from mlflow_cf.policy import Query
 
 ONE = ASKED.iloc[[0]]
 FEW = 20  # candidates where an advantage is 0 or 1
@@ -235,3 +236,31 @@ class TestSummary:
         )
         kept = [mlflow_cf.wrap(fitted(), data, privacy={"sample": "summary"}) for data in (TABLE, shuffled)]
         pd.testing.assert_frame_equal(kept[0].background, kept[1].background)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({}, 1),
+        ({"count": 3}, 3),
+        ({"region": True}, 1 + 2 * 3),
+        ({"levers": 2}, 1 + 3 + 3),
+        ({"levers": [["age"], ["job"]]}, 3),
+        ({"responsiveness": True}, 1 + 3),
+        ({"target": {"label": 1, "ladder": [0.6, 0.7]}}, 2),
+        ({"explain": "none", "count": 9}, 0),
+    ],
+)
+def test_points_next_to_the_boundary_are_counted(asked, told):
+    assert Query.read(asked).points(3) == told
+
+
+def test_a_reply_that_could_tell_too_many_points_is_refused():
+    explained = mlflow_cf.wrap(fitted(), TABLE, privacy={"points": 8})
+    features = len(TABLE.columns)
+    rows = TABLE.head(2)
+    assert len(explained.predict(rows, {"counterfactual": {"count": 4}})) == 2
+    told = f"could tell {2 * (1 + 2 * features):,} points"
+    with pytest.raises(InputError, match=told):
+        explained.predict(rows, {"counterfactual": {"region": True}})
+    assert len(explained.explain(rows, region=True)) == 2  # the owner may

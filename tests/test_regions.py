@@ -16,8 +16,8 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.words.region import region_text
 from mlflow_cf.words.result import Counterfactual, RegionSide
+from mlflow_cf.words.sentences import Speaker
 
 DRAWN = 1_000
 MODELS = {
@@ -180,5 +180,5 @@ SENTENCES = [
 
 @pytest.mark.parametrize(("side", "ends", "text"), SENTENCES)
 def test_sentences(side: RegionSide, ends: tuple[bool, bool], text: str) -> None:
-    assert region_text([side], [ends]) == f"it holds while {text}"
-    assert region_text([side, side], [ends, ends]) == f"it holds while {text} and {text}"
+    assert Speaker().region([side], [ends]) == f"it holds while {text}"
+    assert Speaker().region([side, side], [ends, ends]) == f"it holds while {text} and {text}"

@@ -176,6 +176,7 @@ class TestOutputs:
             "counterfactuals": ("array", True),
             "levers": ("array", True),
             "responsiveness": ("object", True),
+            "record": ("string", True),
             "reasons": ("object", True),
             "explainer": ("string", True),
             "seed": ("long", True),

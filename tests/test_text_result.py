@@ -10,7 +10,8 @@ import pytest
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.words.result import Change, Counterfactual, Explanation, describe_changes, spoken, written
+from mlflow_cf.words.result import Change, Counterfactual, Explanation, written
+from mlflow_cf.words.sentences import Speaker, spoken
 from mlflow_cf.wrapping import assemble
 
 
@@ -63,7 +64,7 @@ def test_numbers_of_a_reply_can_be_read_back_exactly(number: float) -> None:
     ],
 )
 def test_sentences(changes: list[tuple[str, Any, Any]], prediction: Any, expected: str) -> None:
-    assert describe_changes(tuple(Change(*change) for change in changes), prediction) == expected
+    assert Speaker().answer(tuple(Change(*change) for change in changes), prediction) == expected
 
 
 def test_change_record_keeps_a_missing_value_null() -> None:
@@ -106,6 +107,7 @@ class TestRecord:
             "counterfactuals",
             "levers",
             "responsiveness",
+            "record",
             "explainer",
             "seed",
             "evaluations",
@@ -189,13 +191,13 @@ def test_types_of_the_prediction_are_plain() -> None:
 
 def test_a_date_has_a_direction() -> None:
     later = Change("end_date", "2024-03-01", "2024-03-01T12:00:00")
-    told = describe_changes((Change("start", "2024-03-01", "2024-02-01"), later), 1)
+    told = Speaker().answer((Change("start", "2024-03-01", "2024-02-01"), later), 1)
     parts = (
         "start moves earlier, from 2024-03-01 to 2024-02-01",
         "end date moves later, from 2024-03-01 to 2024-03-01T12",
     )
     assert all(part in told for part in parts)
     for old, new in ((None, "2024-02-01"), ("2024-03", "2024-02-01"), ("x", "y")):
-        assert f"start changes from {spoken(old)} to {spoken(new)}: " in describe_changes(
+        assert f"start changes from {spoken(old)} to {spoken(new)}: " in Speaker().answer(
             (Change("start", old, new),), 1
         )

@@ -85,6 +85,8 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
         ],
     ),
     "responsiveness": ([True, False], [("yes", "responsiveness: ")]),
+    "language": (["en", "de"], [("fr", "language: ")]),
+    "record": ([True, False], [("yes", "record: ")]),
     "reasons": (
         [True, False, {"reference": "favourable_median", "most": 2}],
         [

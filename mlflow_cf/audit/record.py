@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +13,8 @@ import pandas as pd
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, Rows
-from mlflow_cf.policy import Query, Target, Trace
+from mlflow_cf.policy import Trace
+from mlflow_cf.records.document import canonical, digest
 from mlflow_cf.words.result import Explanation
 
 SCHEMA_VERSION: Final = 1
@@ -156,17 +156,6 @@ def table_of(space: FeatureSpace, row: Values) -> pd.DataFrame:
     return table
 
 
-def query_values(query: Query) -> dict[str, Any]:
-    """Return the options of a request that were set, as JSON values; `Query.read` reads them again."""
-    asked = {key: getattr(query, key) for key in query.model_fields_set}
-    plain = query.model_dump(mode="json", include=set(asked) - {"constraints", "target"})
-    if "constraints" in asked:
-        plain["constraints"] = query.constraints.to_dict()
-    if "target" in asked:
-        plain["target"] = query.target.to_dict() if isinstance(query.target, Target) else query.target
-    return plain
-
-
 def record_of(
     explanation: Explanation, values: Values, position: int, origin: AnsweredBy, asked: AskedFor, mode: Trace
 ) -> Record:
@@ -204,17 +193,8 @@ def digested_answer(reply: Values) -> dict[str, Any]:
     }
 
 
-def digest(value: Any) -> str:
-    """Return the sha256 of a value's canonical JSON: sorted keys, no spaces, numbers as Python writes them."""
-    return hashlib.sha256(_canonical(value).encode()).hexdigest()
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
 def _too_long(value: Any) -> bool:
-    return len(_canonical(value)) > MOST_CHARS
+    return len(canonical(value)) > MOST_CHARS
 
 
 Verdict = Literal["identical", "cut", "different"]

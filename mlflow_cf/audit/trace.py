@@ -24,11 +24,12 @@ import mlflow
 import pandas as pd
 from mlflow.entities import SpanType
 
-from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, AskedFor, Record, query_values, record_of, row_values
+from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, AskedFor, Record, record_of, row_values
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import asked_explainer, explainer_to_dict
 from mlflow_cf.features import Rows
 from mlflow_cf.policy import Query
+from mlflow_cf.records.document import query_values
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.result import Explanation, Status

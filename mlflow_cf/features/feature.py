@@ -42,6 +42,8 @@ class Feature:
         mad: median absolute deviation over the background, or its standard deviation (ddof 1) where that is 0.
         missing: whether the background has missing values here; `nan`: whether those of an object column are NaN, not
             None, which many models tell apart.
+        label, unit, units, decimals: how sentences tell it: what it is called (else by its name), in which unit, one of
+            them and several, and with how many decimals; None: as many as it has, up to six digits.
         values, counts: the active domain: distinct codes of the background, ascending, and how often each occurs;
             empty for a constant, which is never proposed.
     """
@@ -60,6 +62,10 @@ class Feature:
     ordered: bool = False
     categories_dtype: str = ""
     numbered: bool = False
+    label: str = ""
+    unit: str = ""
+    units: str = ""
+    decimals: int | None = None
     values: Floats = field(default_factory=lambda: np.empty(0))
     counts: Floats = field(default_factory=lambda: np.empty(0))
 

@@ -14,7 +14,10 @@ from mlflow_cf.features.codec import EXACT_INTEGER, decode_column, encode_column
 from mlflow_cf.features.feature import KINDS, NUMERIC, Feature, Kind, Level
 from mlflow_cf.features.tables import is_text
 
-OVERRIDES = ("kind", "levels", "step", "low", "high")
+SPOKEN = ("label", "unit", "units")  # how sentences tell a feature, besides its decimals
+OVERRIDES = ("kind", "levels", "step", "low", "high", *SPOKEN, "decimals")
+MOST_SPOKEN = 100  # characters of a label or a unit
+MOST_DECIMALS = 12
 
 
 def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:
@@ -23,7 +26,8 @@ def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]
     Args:
         name: column name.
         column: the background's values (n,).
-        override: any of kind, levels (declared order), step, low, high; declared facts win over inferred ones.
+        override: any of kind, levels (declared order), step, low, high, label, unit, units, decimals; declared facts
+            win over inferred ones.
 
     Raises:
         InputError: an unsupported type, or an override that contradicts the data.
@@ -49,7 +53,26 @@ def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]
         ordered=ordered,
         categories_dtype=categories_dtype,
     )
-    return _with_domain(bare, column, override)
+    return replace(_with_domain(bare, column, override), **_spoken(name, kind, override))
+
+
+def _spoken(name: str, kind: Kind, override: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how sentences tell a feature."""
+    told = {key: override[key] for key in (*SPOKEN, "decimals") if override.get(key) is not None}
+    for key in SPOKEN:
+        text = told.get(key, "x")
+        if not isinstance(text, str) or not text.strip() or len(text) > MOST_SPOKEN or not is_text(text):
+            fact = f"{text!r:.50} is no text of 1 to {MOST_SPOKEN} characters"
+            raise InputError(f"features.{name}.{key}", fact, "write a few words")
+    decimals = told.get("decimals", 0)
+    if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= MOST_DECIMALS:
+        raise InputError(f"features.{name}.decimals", f"{decimals!r} is no number from 0 to {MOST_DECIMALS}", "")
+    numbers = [key for key in ("unit", "units", "decimals") if key in told and kind not in ("real", "integer")]
+    if numbers:
+        raise InputError(f"features.{name}.{numbers[0]}", f"a {kind} has none", "leave it out")
+    if "units" in told and "unit" not in told:
+        raise InputError(f"features.{name}.units", "there is no unit", "name one of them in unit, several in units")
+    return told
 
 
 def _check_override(name: str, override: Mapping[str, Any]) -> None:

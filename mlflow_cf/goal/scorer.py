@@ -107,6 +107,13 @@ class Scorer:
         """
         return upper_bound(low, high, self.targets, tolerance)
 
+    def lower_bound(self, low: Floats, high: Floats, tolerance: float) -> Floats:
+        """Return a lower bound (m,) of the margin of raw scores between bounds (m, k); > 0: all meet the targets.
+
+        Raw scores may be off by `tolerance`, in units of max(1, |raw score|).
+        """
+        return lower_bound(low, high, self.targets, tolerance)
+
     def certainly_met(self, low: Floats, high: Floats, tolerance: float) -> Bools:
         """Return (m,) whether all raw scores between bounds (m, k) meet the targets, even if off by `tolerance`."""
         return certainly_met(low, high, self.targets, tolerance)
@@ -155,17 +162,25 @@ def upper_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -
     return found
 
 
-@np.errstate(invalid="ignore", over="ignore", divide="ignore")
 def certainly_met(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Bools:
     """Return (m,) whether all raw scores between `low` and `high` (m, k) meet all targets, even if off by `tolerance`.
 
     Then no other label can lead, and no probability can be below the least.
     """
-    found: Bools = np.ones(len(low), dtype=np.bool_)
+    return lower_bound(low, high, targets, tolerance) > 0
+
+
+@np.errstate(invalid="ignore", over="ignore", divide="ignore")
+def lower_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Floats:
+    """Return a lower bound (m,) of the margin of raw scores between `low` and `high` (m, k); > 0: all meet the targets.
+
+    Raw scores may be off by `tolerance`, in units of max(1, |raw score|), which lowers the bound.
+    """
+    found = np.full(len(low), np.inf)
     for target in targets:
         least, most = target.of(low), target.of(high)
         largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
-        found &= _left_over(least, most, target) > tolerance * largest
+        found = np.minimum(found, _left_over(least, most, target) - tolerance * largest)
     return found
 
 

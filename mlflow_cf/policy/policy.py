@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import comb
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
@@ -37,6 +38,7 @@ from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.policy.reasons import ReasonsAsked, Wording
 from mlflow_cf.policy.target import Target
 from mlflow_cf.validation import validated
+from mlflow_cf.words.phrases import Language
 
 Explain = Literal["unfavourable", "all", "none"]
 Sealable = Literal["target"]
@@ -67,6 +69,7 @@ class Policy(BaseModel):
         min_difference: several answers differ by a level, or in a number by this share of its range.
         why_not: how much is found out about rows without counterfactual where a request does not say: all (``full``),
             what takes a tenth of the time and evaluations (``quick``), or nothing; false also forbids requests to ask.
+        language: of sentences.
         reasons: the owner's codes and texts of reasons, by feature.
         protected: features that are to carry no weight: where one does, reasons raise an alarm.
     """
@@ -89,6 +92,7 @@ class Policy(BaseModel):
     diversity: Diversity = "sets"
     min_difference: LeastDifference = LEAST_DIFFERENCE
     why_not: WhyNotAsked = "quick"
+    language: Language = "en"
     reasons: dict[StrictStr, Wording] = {}
     protected: tuple[StrictStr, ...] = ()
 
@@ -104,12 +108,14 @@ class Policy(BaseModel):
         """Refuse what requests to a model, which has its `own` explainer, may not ask for.
 
         Raises:
-            InputError: an explainer, regions, levers, responsiveness or reasons that the policy's privacy forbids.
+            InputError: what the policy's privacy forbids.
         """
         if query.explainer is not None:
             self.privacy.check_asked(query.explainer.name, own)
         if query.region:
             self.privacy.check_region()
+        if query.record:
+            self.privacy.check_record()
         self.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
         if query.reasons:
             self.privacy.check_reasons()
@@ -215,6 +221,8 @@ class Query(BaseModel):
             features that it changes (true), or of all (``all``).
         levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many groups.
         responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
+        language: of sentences, ``en`` or ``de``.
+        record: whether the reply has a record of each row, which `mlflow-cf check` verifies later.
         reasons: whether to tell the principal factors behind an unfavourable decision: true, or an object with
             ``reference`` (``approved`` or ``favourable_median``) and ``most``.
     """
@@ -239,6 +247,8 @@ class Query(BaseModel):
     region: RegionAsked = False
     levers: LeversAsked | None = None
     responsiveness: StrictBool = False
+    language: Language | None = None
+    record: StrictBool = False
     reasons: ReasonsAsked = False
 
     @field_validator("region", mode="before")
@@ -286,6 +296,15 @@ class Query(BaseModel):
         query = cls.read(options, limits.query)
         query.check(limits)
         return query
+
+    def points(self, features: int) -> int:
+        """Return how many points next to the decision boundary the reply may tell of a row with so many features."""
+        rungs = len(self.target.ladder) if isinstance(self.target, Target) else 0
+        answers = max(self.count, rungs) * (1 + (2 * features if self.region else 0))
+        sizes = range(1, min(self.levers, features) + 1) if isinstance(self.levers, int) else ()
+        named = len(self.levers) if isinstance(self.levers, tuple) else 0
+        sets = sum(comb(features, size) for size in sizes) + named
+        return 0 if self.explain == "none" else answers + sets + (features if self.responsiveness else 0)
 
     def check_count(self, limits: Limits) -> None:
         """Refuse, of a caller in Python, more answers than the policy's limit."""

@@ -29,6 +29,10 @@ class Privacy(UserModel):
         regions: whether requests may ask for regions, which tell where the model's decision changes.
         levers: whether requests may ask for ``levers`` and ``responsiveness``, which tell more of the model's boundary
             than one answer does.
+        records: whether requests may ask for records, which repeat the row beside the answer.
+        points: most points next to the model's decision boundary that the reply to one request may tell: one for each
+            counterfactual, two more for each feature of a region, one for each set of levers, and one for each feature
+            of responsiveness; None: any number.
         reasons: whether requests may ask for ``reasons``, which tell what each feature contributes to the score.
     """
 
@@ -39,6 +43,8 @@ class Privacy(UserModel):
     k_anonymous: Annotated[StrictInt, Field(ge=0)] = 5
     regions: StrictBool = True
     levers: StrictBool = True
+    records: StrictBool = True
+    points: Annotated[StrictInt, Field(ge=1)] | None = None
     reasons: StrictBool = True
 
     @property
@@ -73,6 +79,25 @@ class Privacy(UserModel):
         """
         if not self.regions:
             raise InputError("region", "the policy's privacy gives requests none", "leave it out")
+
+    def check_points(self, told: int) -> None:
+        """Refuse a request whose reply could tell too many points next to the decision boundary.
+
+        Raises:
+            InputError: more than the policy allows.
+        """
+        if self.points is not None and told > self.points:
+            fact = f"could tell {told:,} points next to the decision boundary, more than privacy.points {self.points:,}"
+            raise InputError("counterfactual", fact, "ask for fewer rows, answers or levers, or leave region out")
+
+    def check_record(self) -> None:
+        """Refuse records where requests may not ask for them.
+
+        Raises:
+            InputError: the policy gives none.
+        """
+        if not self.records:
+            raise InputError("record", "requests to this model may not ask for it (privacy.records)", "leave it out")
 
     def check_levers(self, asked: Mapping[str, object]) -> None:
         """Refuse options of a request, by name, that the policy does not allow.

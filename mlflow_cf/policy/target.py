@@ -14,6 +14,7 @@ from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.validation import Number, UserModel, validated
 
 MOST_LABELS = 12  # named in a message
+MOST_MEANT = 200  # characters of what an outcome means
 MOST_RUNGS = 20  # of a ladder; each may take a search of its own
 EVEN = 0.5  # the probability that a margin is added to, where the target has no least one
 Share = Annotated[Number, Field(ge=0, le=1)]
@@ -29,6 +30,7 @@ class Target(UserModel):
         differs: any label but the row's own (``{"other": true}`` in requests).
         min_probability: inclusive; comes on top of the model's own decision for the label.
         low, high: wanted interval of a regression, inclusive; None leaves an end open.
+        means: what that outcome is, in words that end a sentence: ``the loan is approved``.
         ladder: in requests, rising least probabilities, or intervals of a regression each inside the one before, of
             which each is answered by itself.
     """
@@ -40,6 +42,7 @@ class Target(UserModel):
     min_probability: Share | None = None
     low: Number | None = None
     high: Number | None = None
+    means: Annotated[StrictStr, Field(max_length=MOST_MEANT)] = ""
     ladder: Rungs = ()
 
     @classmethod
@@ -60,6 +63,11 @@ class Target(UserModel):
             for rung in self.ladder
         ]
         return tuple(self.model_copy(update={"ladder": (), **one}) for one in told)
+
+    @property
+    def _outcome(self) -> tuple[Any, ...]:
+        """What is wanted, however surely."""
+        return self.label, self.differs, self.interval
 
     @classmethod
     def read(cls, source: Target | Mapping[str, Any] | Label | None, model: OpenModel) -> Target:
@@ -91,6 +99,8 @@ class Target(UserModel):
         kinds = [self.label is not None, self.differs, self.interval]
         if sum(kinds) != 1:
             raise InputError("target", "name one of label, other, or low and high", "for example target=1")
+        if self.differs and self.means:
+            raise InputError("target.means", "any label but the row's own may be meant", "leave it out")
         if model.regression:
             self._check_interval()
             return
@@ -213,8 +223,10 @@ class Target(UserModel):
             if wanted is not None and not low <= wanted <= high:
                 fact = f"{wanted} is outside the policy's [{self.low}, {self.high}]"
                 raise InputError(f"target.{key}", fact, "stay inside, or leave it out")
-        inherited = {"min_probability": floor, "low": self.low, "high": self.high}
+        inherited: dict[str, Any] = {"min_probability": floor, "low": self.low, "high": self.high}
         update = {key: value for key, value in inherited.items() if getattr(asked, key) is None}
+        if self._outcome == asked._outcome and not asked.means:  # a label may be written as 1 or as True
+            update["means"] = self.means
         return asked.model_copy(update=update)
 
     def _rung(self, place: int, asked: Target) -> float | Interval:

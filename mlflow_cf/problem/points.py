@@ -55,7 +55,7 @@ def _with_cells(problem: Problem, linked: Container[int]) -> Problem:
         if any(_pins(rule, group.columns[0], problem.x0) for rule in group.rules):
             values, places = values[:0], places[:0]
         elif group.rules:
-            constants = _rule_ends(problem, group)
+            constants = rule_ends(problem, group)
             if constants is None:
                 continue
             values = _lawful(problem, group, np.append(values, _around(problem, group, constants)))
@@ -84,11 +84,11 @@ def _pins(rule: Rule, column: int, x0: Floats) -> bool:
 def _lawful(problem: Problem, group: Group, values: Floats) -> Floats:
     """Return the distinct values (v,), ascending, that a group's rules allow, and the row's own if it is among them."""
     distinct = np.unique(values)
-    kept = _allowed(problem, group, distinct) | (distinct == problem.x0[group.columns[0]])
+    kept = allowed(problem, group, distinct) | (distinct == problem.x0[group.columns[0]])
     return np.asarray(distinct[kept])
 
 
-def _allowed(problem: Problem, group: Group, values: Floats) -> Bools:
+def allowed(problem: Problem, group: Group, values: Floats) -> Bools:
     """Return (v,) which values the rules of a group of one number allow."""
     rows = np.broadcast_to(values[:, None], (len(values), len(problem.x0)))  # they read this column alone
     kept = np.ones(len(values), dtype=np.bool_)
@@ -100,13 +100,13 @@ def _allowed(problem: Problem, group: Group, values: Floats) -> Bools:
 def _ends(problem: Problem, group: Group) -> Floats | None:
     """Return the values at which the model or a rule of the group changes its answer; None if they are unknown."""
     known = None if problem.scorer is None else ends_of(problem.scorer.structure, group.columns[0])
-    constants = _rule_ends(problem, group)
+    constants = rule_ends(problem, group)
     if known is None or len(known) > MOST_CELLS or constants is None:
         return None
     return np.concatenate([known[np.isfinite(known)], constants, np.array(group.interval)])
 
 
-def _rule_ends(problem: Problem, group: Group) -> Floats | None:
+def rule_ends(problem: Problem, group: Group) -> Floats | None:
     """Return the values at which a rule of the group changes its answer; None if they are unknown."""
     (column,) = group.columns
     found = [_constants(problem, atom, column) for rule in group.rules for atom in (*rule.when, rule.then)]
@@ -161,7 +161,7 @@ def with_values(problem: Problem, values: Mapping[int, Floats]) -> Problem:
 def _with_codes(problem: Problem, group: Group, codes: Floats) -> Group:
     """Return a group of one number with more codes (v,), those that its rules allow."""
     (column,) = group.columns
-    more = np.setdiff1d(codes[_allowed(problem, group, codes)], group.actions[:, 0])
+    more = np.setdiff1d(codes[allowed(problem, group, codes)], group.actions[:, 0])
     if not len(more):
         return group
     codes = np.concatenate([group.actions[:, 0], more])

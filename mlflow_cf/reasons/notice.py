@@ -18,7 +18,8 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.words.factors import Factor, Reasons
-from mlflow_cf.words.result import Explanation, spoken, told
+from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.sentences import Speaker, spoken
 
 NO_CHANGES: Final = {
     "infeasible": "No change that the policy allows would have led to another decision (proved).",
@@ -97,7 +98,9 @@ def notice_of(
     shown = {key: value for key, value in explanation.to_dict().items() if key != "reasons"}
     record = {**identity, "wanted": wanted, "explanation": shown, "reasons": reasons.to_dict()}
     digest = digest_of(record)
-    changes = [told(found.changes) for found in explanation.counterfactuals]
+    known = () if explanation.space is None else explanation.space.features
+    speaker = Speaker("en", {feature.name: feature for feature in known})
+    changes = [speaker.changes(found.changes) for found in explanation.counterfactuals]
     values = {
         "decision": spoken(explanation.prediction),
         "wanted": wanted,

@@ -1,1 +1,5 @@
-"""Boxes around counterfactuals in which every admissible row is proved to be one, too."""
+"""Regions: boxes of rows around a counterfactual, each row of which is proved to be one too."""
+
+from mlflow_cf.regions.widen import Side, widen
+
+__all__ = ["Side", "widen"]

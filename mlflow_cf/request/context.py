@@ -33,6 +33,7 @@ from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.request import Caller, Request, Tightened, Work
 from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
+from mlflow_cf.words.sentences import Speaker
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,12 +259,14 @@ class RequestContext:
     ) -> Request:
         """Return a request with all that its rows share."""
         shared, seconds = self.shared_by(query, others), caller.seconds
+        target = self.target(query, shared.requirements, owner=not caller.served)
+        language, known = query.language or self.policy.language, shared.owners.space.features
         return Request(
             requirements=shared.requirements,
             judges=CountedJudge(shared.requirements.judges),
             bound_policy=shared.owners if caller.owner else shared.for_requests,
             tightened=self._tightened,
-            target=self.target(query, shared.requirements, owner=not caller.served),
+            target=target,
             explainer=explainer,
             searches=self.searches,
             variety=self.policy.variety_for(query.diversity, query.min_difference),
@@ -276,6 +279,7 @@ class RequestContext:
             elsewhere=elsewhere,
             admission=self.admission,
             caller=caller,
+            speaker=Speaker(language, {feature.name: feature for feature in known}, target.means),
             reasoning=self.reasoning if query.reasons else None,
         )
 

@@ -94,7 +94,8 @@ class Explaining:
         self._tasks: dict[int, RowTask] = {}  # of the first unsettled rows; those of others are made again when needed
         self._blocked: dict[int, Evidence | None] = {}
         self._fixed: set[int] = set()  # rows that no lawful action turns, as is proved
-        self._levers = LeverRequest.of(request, self.space)
+        asked = request.query.levers is not None or request.query.responsiveness
+        self._levers = LeverRequest.of(request, self.space) if asked else None
         self._reasons = ReasonRequest.of(request, self.space) if request.query.reasons else None
         self._kept: dict[int, RowTask] = {}  # of the first rows, for what is asked after their answers
         self._doubted: set[int] = set()  # rows that are answered as those of a model that is not opened

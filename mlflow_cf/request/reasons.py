@@ -23,7 +23,8 @@ from mlflow_cf.request.request import Caller, CodedRows, Request, Row, is_wanted
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
 from mlflow_cf.words.reasons import stopped
-from mlflow_cf.words.result import Explanation, spoken
+from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.sentences import spoken
 
 ALREADY: Final = Reasons("already", reason="the row is decided as wanted, so nothing speaks against it")
 _logger = logging.getLogger(__name__)
@@ -189,6 +190,8 @@ def identity_of(context: RequestContext, row: Rows) -> dict[str, str]:
 
 def outcome_words(target: Target) -> str:
     """Return the wanted outcome in words: ``good``, ``any other decision``, ``from 10 to 20``."""
+    if target.means:
+        return target.means
     if target.label is not None:
         return spoken(target.label)
     if target.differs:

@@ -16,7 +16,8 @@ from mlflow_cf.plans.walk import cheapest_plan
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.request import Request, Row
-from mlflow_cf.words.result import Counterfactual, Explanation, Status, changes_between, describe_changes, plan_text
+from mlflow_cf.words.result import Counterfactual, Explanation, Status, changes_between
+from mlflow_cf.words.sentences import Speaker
 
 _logger = logging.getLogger(__name__)
 
@@ -28,7 +29,10 @@ def bare(request: Request, row: Row) -> Explanation:
     said = None if row.expected else row.outcome  # the logged model will give the probability later
     likely = None if said is None else request.bound_target(row.own).probability(said)[0]
     status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
-    return Explanation(status, row.fault, prediction, likely, explainer=name, seed=request.seed, space=space)
+    asked = request.query, request.caller.served
+    return Explanation(
+        status, row.fault, prediction, likely, explainer=name, seed=request.seed, asked=asked, space=space
+    )
 
 
 def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer | Exception) -> Explanation:
@@ -40,7 +44,7 @@ def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer
         _logger.debug("%s", frames(answer), exc_info=answer if request.bound_policy.reveal else None)
         return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
     with counted() as failures:
-        found = () if task is None else tuple(counterfactuals(task, answer, plain.space))
+        found = () if task is None else tuple(counterfactuals(task, answer, plain.space, request.speaker))
     return replace(
         plain,
         status=answer.status,
@@ -51,7 +55,9 @@ def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer
     )
 
 
-def counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | None) -> Iterator[Counterfactual]:
+def counterfactuals(
+    task: RowTask, answer: Answer, bare_space: FeatureSpace | None, speaker: Speaker
+) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
     verified, plans, optima = answer.verified, answer.plans, answer.optima
     if verified is None:
@@ -78,7 +84,7 @@ def counterfactuals(task: RowTask, answer: Answer, bare_space: FeatureSpace | No
             bound=verified.bounds[position] if verified.bounds else None,
             solver=optima[position] if optima else None,
             plan=plan_steps(space, old, plan) if plan else (),
-            text=describe_changes(changes, prediction),
+            text=speaker.answer(changes, prediction),
             space=bare_space,
         )
 
@@ -106,7 +112,7 @@ def with_probabilities(
             likely = request.bound_target(rows[number].own).probability(outcome.take(slice(start, start + size)))
             start, used = start + size, size
         said = iter(likely)
-        with_steps = tuple(_with(found, said) for found in one.counterfactuals)
+        with_steps = tuple(_with(found, said, request.speaker) for found in one.counterfactuals)
         told[number] = replace(one, counterfactuals=with_steps, evaluations=one.evaluations + used)
     return told
 
@@ -122,7 +128,7 @@ def _outcome(request: Request, space: FeatureSpace, rows: list[Mapping[str, Leve
         return None
 
 
-def _with(found: Counterfactual, likely: Iterator[float | None]) -> Counterfactual:
+def _with(found: Counterfactual, likely: Iterator[float | None], speaker: Speaker) -> Counterfactual:
     """Return a counterfactual whose steps take their probabilities from an iterator; the last step has the answer's.
 
     The plan in words is added to its text.
@@ -133,4 +139,4 @@ def _with(found: Counterfactual, likely: Iterator[float | None]) -> Counterfactu
     between = [replace(step, probability=next(likely)) for step in steps]
     plan = (*between, replace(last, probability=found.probability))
     old = {**found.row, **{change.feature: change.old for change in found.changes}}
-    return replace(found, plan=plan, text=f"{found.text}\n{plan_text(plan, old)}")
+    return replace(found, plan=plan, text=f"{found.text}\n{speaker.plan(plan, old)}")

@@ -28,6 +28,7 @@ from mlflow_cf.reasons.reasoning import Reasoning
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.sentences import Speaker
 
 MOST_KEPT: Final = 8  # bound policies of requests that stay; each may hold the tables of groups that it names
 PATIENCE_S: Final = 0.03  # a served request waits so long for a place; most searches are over in less
@@ -204,6 +205,7 @@ class Request:
         elsewhere: explains a part of the rows in another process; used where there is no common deadline.
         admission: limits how many requests are explained at once.
         caller: who asks, and how long that may take.
+        speaker: makes sentences.
         reasoning: what reasons of all rows share; None: none are asked for.
     """
 
@@ -224,6 +226,7 @@ class Request:
     elsewhere: Work
     admission: Admission
     caller: Caller
+    speaker: Speaker
     reasoning: Reasoning | None = None
 
     def bound_target(self, own: int) -> BoundTarget:

@@ -9,15 +9,16 @@ from typing import Final
 
 import numpy as np
 
+from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.errors import frames
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.regions.grow import FoundSide, region_of
+from mlflow_cf.regions import Side, widen
 from mlflow_cf.request.request import Request, Row, row_task
-from mlflow_cf.words.region import region_text
 from mlflow_cf.words.result import Counterfactual, Explanation, RegionSide
+from mlflow_cf.words.sentences import Speaker
 
 NO_TIME: Final = "no region: the limits of the request left nothing for it"
 NARROW: Final = "no region: nothing around the answer could be proved"
@@ -62,12 +63,14 @@ def _widened(request: Request, task: RowTask, one: Explanation, budget: Budget) 
     codes: Floats = space.encode(space.from_values([answer.row for answer in one.counterfactuals]))
     tolerance = SCORE_TOLERANCES * request.judges.tolerance
     for answer, row in zip(one.counterfactuals, codes, strict=True):
-        sides: tuple[FoundSide, ...] = ()
+        changed = np.flatnonzero(differing(row[None], problem.x0)[0])
+        free = np.flatnonzero(~np.isnan(row)) if request.query.region == "all" else changed[~np.isnan(row[changed])]
+        told: list[Side] = []
         if not _over(budget):
-            sides = region_of(problem, row, tolerance, budget, everything=request.query.region == "all")
-        changed = ~((row == problem.x0) | (np.isnan(row) & np.isnan(problem.x0)))
-        told = [side for side in sides if changed[side.column] or side.wide]
-        widened.append(_told(answer, space, told) if told else _none(answer, budget))
+            sides = widen(problem, row, free.tolist(), tolerance, budget)
+            told = [side for side in sides if side.column in changed or not side.single]
+            told = told if any(side.maximal or not side.single for side in told) else []
+        widened.append(_told(answer, space, told, request.speaker) if told else _none(answer, budget))
     return tuple(widened)
 
 
@@ -80,15 +83,15 @@ def _none(answer: Counterfactual, budget: Budget) -> Counterfactual:
     return replace(answer, region_reason=NO_TIME if budget.spent else NARROW)
 
 
-def _told(answer: Counterfactual, space: FeatureSpace, sides: list[FoundSide]) -> Counterfactual:
+def _told(answer: Counterfactual, space: FeatureSpace, sides: list[Side], speaker: Speaker) -> Counterfactual:
     """Return an answer with its region, which its text tells, too."""
     region = tuple(_side(space.features[side.column], side) for side in sides)
-    text = region_text(region, [(side.at_low, side.at_high) for side in sides])
+    text = speaker.region(region, [(side.lowest, side.highest) for side in sides])
     return replace(answer, region=region, text=f"{answer.text}\n{text}")
 
 
-def _side(feature: Feature, side: FoundSide) -> RegionSide:
+def _side(feature: Feature, side: Side) -> RegionSide:
     if feature.numeric:
         return RegionSide(feature.name, feature.value(side.low), feature.value(side.high), (), side.maximal)
-    levels = tuple(value for code in side.codes.tolist() if (value := feature.value(code)) is not None)
+    levels = tuple(value for code in side.levels if (value := feature.value(code)) is not None)
     return RegionSide(feature.name, None, None, levels, side.maximal)

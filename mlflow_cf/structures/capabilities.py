@@ -1,7 +1,6 @@
 """What a structure may offer beyond the four questions of `Structure`; callers test for it with `isinstance`.
 
 A structure without a capability works without it: the functions below state what holds then.
-
 Also joint effects of two changes on raw scores, tabulated by classes of values with equal effects.
 """
 
@@ -61,6 +60,18 @@ class SupportsEnds(Protocol):
 
     def ordered(self, column: int) -> bool:
         """Return whether the model only compares the numbers of a column with thresholds, and so accepts any number."""
+        ...
+
+
+@runtime_checkable
+class SupportsBreaks(Protocol):
+    """Its bounds on boxes also hold between some numbers; without, they hold for the values of their grid alone."""
+
+    def breaks(self, column: int) -> Floats | None:
+        """Return raw numbers (n,), ascending, each the last before the model's answer may jump; None: not known.
+
+        Bounds of a box with two numbers of a column also hold for all between them, if no break parts these two.
+        """
         ...
 
 
@@ -211,6 +222,18 @@ class CostBounds(Protocol):
 
 
 @runtime_checkable
+class SupportsSettling(Protocol):
+    """`Boxes` that part a box by what their model tests; without, boxes are halved, and each half is bounded."""
+
+    def settle(self, mask: Flags, weights: Floats, may: float, sure: float, most: int) -> tuple[int, int] | None:
+        """Return how the `weights` (k,) of raw scores of all rows of the box `mask` (n,) lie, and the parts bounded.
+
+        0: all reach `sure`; 1: a row is below `may`; 2: neither; 3: open after `most` parts. None: no such box.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsCosts(Protocol):
     """`Boxes` that know what values cost which reach a score; without, only scores of boxes are bounded."""
 
@@ -273,15 +296,8 @@ class SupportsHidden(Protocol):
         ...
 
 
-CAPABILITIES = (
-    SupportsSteady,
-    SupportsEnds,
-    SupportsPairs,
-    SupportsProduct,
-    SupportsParts,
-    SupportsBoxes,
-    SupportsContributions,
-)
+_TOLD = (SupportsEnds, SupportsBreaks, SupportsParts, SupportsBoxes, SupportsContributions)
+CAPABILITIES = (SupportsSteady, SupportsPairs, SupportsProduct, *_TOLD)
 
 
 def is_steady(structure: Structure) -> bool:
@@ -292,6 +308,11 @@ def is_steady(structure: Structure) -> bool:
 def ends_of(structure: Structure, column: int) -> Floats | None:
     """Return what `SupportsEnds.ends` does; None if it is not known."""
     return structure.ends(column) if isinstance(structure, SupportsEnds) else None
+
+
+def breaks_of(structure: Structure, column: int) -> Floats | None:
+    """Return what `SupportsBreaks.breaks` does; None if it is not known."""
+    return structure.breaks(column) if isinstance(structure, SupportsBreaks) else None
 
 
 def is_ordered(structure: Structure, column: int) -> bool:

@@ -19,6 +19,7 @@ from mlflow_cf.structures.capabilities import (
     SupportsPairs,
     SupportsProduct,
     boxes_of,
+    breaks_of,
     ends_of,
     is_ordered,
     is_steady,
@@ -87,6 +88,12 @@ class Joined:
         ends = [ends_of(part, column) for part in self.structures]
         known = [some for some in ends if some is not None]
         return np.unique(np.concatenate(known)) if len(known) == len(ends) else None
+
+    def breaks(self, column: int) -> Floats | None:
+        """Return the breaks of all structures; None if those of one are not known."""
+        breaks = [breaks_of(part, column) for part in self.structures]
+        known = [some for some in breaks if some is not None]
+        return np.unique(np.concatenate(known)) if len(known) == len(breaks) else None
 
     def ordered(self, column: int) -> bool:
         """Return whether all structures only compare the numbers of a column."""

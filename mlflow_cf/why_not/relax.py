@@ -26,7 +26,7 @@ from mlflow_cf.policy.target import EVEN
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.binding import admissible, same
 from mlflow_cf.why_not.blame import WITHHOLDS, by_kind
-from mlflow_cf.words.result import spoken
+from mlflow_cf.words.sentences import spoken
 
 MOST_MADE: Final = 256  # relaxed questions that stay; each has the rules of its bound policy, sorted and compiled
 MIN_PROBABILITY = Origin("policy", "min_probability")  # a policy may hold a floor that no request may go below

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import Any, Final
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.words.result import counted, spoken
+from mlflow_cf.words.sentences import counted, spoken
 
 INDENT: Final = 13
 WIDTH: Final = 100

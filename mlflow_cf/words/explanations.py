@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.words.result import Explanation, counted, counterfactual_table
+from mlflow_cf.words.result import Explanation, counterfactual_table
+from mlflow_cf.words.sentences import counted
 
 SHOWN, SHOWN_AS_HTML = 3, 10  # rows
 WIDTH: Final = 100

@@ -10,7 +10,8 @@ from typing import Final, overload
 import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.words.result import LeverSet, counted, told
+from mlflow_cf.words.result import LeverSet
+from mlflow_cf.words.sentences import counted
 
 SHOWN: Final = 12  # sets in a text
 CELL, LEFT, TOP, RIGHT = 22, 8, 10, 560  # pixels of the picture
@@ -99,7 +100,7 @@ class Levers(Sequence[LeverSet]):
 def _words(one: LeverSet) -> str:
     """Return what a set can do: its changes, or why there are none."""
     if one.counterfactual is not None:
-        return f"{told(one.changes)} (distance {one.distance:.3g}, {one.proof})"
+        return f"{one.counterfactual.text} (distance {one.distance:.3g}, {one.proof})"
     if one.by:
         return f"{' + '.join(one.by)} works by itself" if len(one.by) == 1 else f"{' + '.join(one.by)} work"
     return f"{WORDS[one.status]}{f': {one.reason}' if one.reason else ''}"

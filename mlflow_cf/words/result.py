@@ -1,14 +1,8 @@
-"""What an explanation answers, as objects and as the records of a reply; changes and plans in plain words.
-
-Sentences come from deterministic templates, without a locale. A plan has one numbered line a step, and what all of them
-cost.
-"""
+"""What an explanation answers, as objects and as the records of a reply."""
 
 from __future__ import annotations
 
 import html
-import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal
@@ -16,7 +10,6 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from mlflow_cf.features import FeatureSpace, Level
-from mlflow_cf.features.feature import days
 from mlflow_cf.words import factors
 from mlflow_cf.words.factors import Reasons
 
@@ -296,6 +289,9 @@ class Explanation:
         diagnostics: facts about the run (seconds, generations, ...); not part of a reply.
         levers: what each set of levers asked for can do; empty where none was, or the row needs no counterfactual.
         responsiveness: whether, and by how many changes, the decision can be turned.
+        record: the record of the answer as JSON, where one was asked for, else "".
+        asked: the options that were asked for, and whether by a request; known where the explanation comes from a
+            model.
         reasons: the principal factors behind the decision, where they were asked for.
         space: the model's features, which make tables of rows; known where the explanation comes from a model.
     """
@@ -311,6 +307,8 @@ class Explanation:
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
     levers: tuple[LeverSet, ...] = ()
     responsiveness: Responsiveness = UNASKED
+    record: str = ""
+    asked: tuple[object, bool] | None = field(default=None, repr=False, compare=False)
     reasons: Reasons = factors.UNASKED
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
@@ -324,6 +322,7 @@ class Explanation:
             "counterfactuals": [found.to_dict() for found in self.counterfactuals],
             "levers": [lever.to_dict() for lever in self.levers],
             "responsiveness": self.responsiveness.to_dict(),
+            "record": self.record,
             "reasons": self.reasons.to_dict(),
             "explainer": self.explainer,
             "seed": self.seed,
@@ -377,14 +376,6 @@ def changes_between(old: Mapping[str, Level | None], new: Mapping[str, Level | N
     )
 
 
-def describe_changes(changes: tuple[Change, ...], prediction: Level) -> str:
-    """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
-    return f"{told(changes)}: the prediction becomes {spoken(prediction)}"
-
-
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")  # what dates are told as begins so
-
-
 def written(value: Any) -> str | None:
     """Return a value as the text of a reply: 41000, 0.5, true, rent; None stays None."""
     if value is None or isinstance(value, str):
@@ -392,82 +383,3 @@ def written(value: Any) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return repr(value)
-
-
-def spoken(value: Any) -> str:
-    """Return a value for a sentence: 41,000, 0.5, yes, rent, or "missing"."""
-    if value is None:
-        return "missing"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
-    return str(value)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return ``1 row``, or ``1,200 rows``."""
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
-
-
-def told(changes: Sequence[Change]) -> str:
-    """Return ``income rises from 41,000 to 46,500 and owner changes from no to yes``."""
-    parts = [_clause(change.feature.replace("_", " "), change.old, change.new) for change in changes]
-    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
-
-
-def _clause(name: str, old: Any, new: Any) -> str:
-    before, after = spoken(old), spoken(new)
-    if all(isinstance(v, int | float) and not isinstance(v, bool) for v in (old, new)):
-        verb = "rises" if new > old else "falls"
-        if before == after:  # closer than the digits shown
-            before, after = repr(old), repr(new)
-    else:
-        start, end = (days(v) if isinstance(v, str) and _DATE.match(v) else None for v in (old, new))
-        verb = "changes" if start is None or end is None else "moves later," if end > start else "moves earlier,"
-    return f"{name} {verb} from {before} to {after}"
-
-
-def plan_text(steps: Sequence[Step], old_row: Mapping[str, Level | None]) -> str:
-    """Return a plan as numbered lines, the last of which tells what several steps cost in all.
-
-    ``1. add education: education rises from 9 to 13 and age rises from 30 to 38 (effort 4, probability 0.31)``. What
-    names and levels hold of line breaks is a space in it.
-
-    Args:
-        steps: of the plan; none give "".
-        old_row: every feature's value before the first of them.
-    """
-    rows = [old_row, *(step.row for step in steps)]
-    lines = [_line(step, before) for step, before in zip(steps, rows, strict=False)]
-    if len(steps) > 1:
-        lines.append(f"in all {cost(math.fsum(step.effort * step.discount for step in steps))}")
-    return "\n".join(lines)
-
-
-def cost(amount: float) -> str:
-    """Return an amount of effort with two decimals, or with three digits where that says more: 4.35, 1,200, 0.0313."""
-    if not 1e-9 <= amount < 1e15:  # nothing, or too many digits
-        return f"{amount:.3g}"
-    decimals = max(2, 2 - math.floor(math.log10(amount)))
-    text = f"{amount:,.{decimals}f}"
-    return text.rstrip("0").rstrip(".")
-
-
-def _line(step: Step, before: Mapping[str, Level | None]) -> str:
-    facts = f"effort {cost(step.effort)}"
-    if step.discount != 1:  # something has made it cheaper
-        facts += f" x {cost(step.discount)} = {cost(step.effort * step.discount)}"
-    if step.probability is not None:
-        facts += f", probability {_likely(step.probability)}"
-    line = f"{step.step}. {step.action}: {told(changes_between(before, step.row)) or 'nothing changes'} ({facts})"
-    return " ".join(line.split())
-
-
-def _likely(probability: float) -> str:
-    """Return a probability with two decimals; 0.00 and 1.00 would say more than is known."""
-    if 0 < probability < 0.005:
-        return "below 0.01"
-    return "above 0.99" if 0.995 < probability < 1 else f"{probability:.2f}"

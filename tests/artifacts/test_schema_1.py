@@ -55,7 +55,7 @@ def without_later_keys(reply):
     assert reply["levers"] == []
     assert reply["responsiveness"]["shares"] == []
     assert reply["reasons"]["status"] == ""
-    kept = {key: value for key, value in reply.items() if key not in ("levers", "responsiveness", "reasons")}
+    kept = {key: value for key, value in reply.items() if key not in ("levers", "responsiveness", "record", "reasons")}
     answers = [{key: value for key, value in one.items() if key not in LATER} for one in reply["counterfactuals"]]
     return {**kept, "counterfactuals": answers}
 

@@ -1,5 +1,6 @@
-"""Regions around counterfactuals: every admissible row inside is accepted, and sides marked maximal are."""
+"""Regions around counterfactuals: every admissible row in them is one, and sides marked maximal end where they must."""
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -10,69 +11,78 @@ from hypothesis import strategies as st
 from laws import dear
 
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
-from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.regions.grow import FoundSide, region_of
-
-MOST = 3_000  # rows of a box that are tried
-OFF = SCORE_TOLERANCES * TOLERANCE
+from mlflow_cf.problem import Budget
+from mlflow_cf.regions import Side, widen
 
 
-def inside(problem: Problem, row: np.ndarray, sides: tuple[FoundSide, ...], seed: int) -> np.ndarray:
-    """Return admissible rows of a region, all of them or some that are drawn."""
-    choices = [np.array([value]) for value in row]
+def inside(side: Side, values: np.ndarray) -> np.ndarray:
+    """Return which values lie in a side."""
+    if side.levels:
+        return np.isin(values, side.levels)
+    return (side.low <= values) & (values <= side.high)
+
+
+def admissible(world: Drawn, column: int) -> np.ndarray:
+    """Return the values that the rules about a single feature leave, ascending."""
+    problem = world.row_task().problem
+    group = problem.groups[int(problem.owner[column])]
+    values = group.actions[group.admissible, group.columns.index(column)]
+    return values[~np.isnan(values)]
+
+
+def rows_of(world: Drawn, row: np.ndarray, sides: Sequence[Side], forced: dict[int, np.ndarray]) -> np.ndarray:
+    """Return all admissible rows of a region, with other values `forced` for some columns."""
+    several = []
     for side in sides:
-        group = problem.groups[int(problem.owner[side.column])]
-        if len(group.columns) > 1:
-            assert side.low == side.high == row[side.column]
+        values = admissible(world, side.column)
+        several.append(forced.get(side.column, np.union1d(values[inside(side, values)], row[[side.column]])))
+    found = np.tile(row, (int(np.prod([len(some) for some in several])), 1))
+    for side, values in zip(sides, np.array(list(product(*several))).T, strict=True):
+        found[:, side.column] = values
+    return found
+
+
+def beyond(side: Side, values: np.ndarray) -> list[float]:
+    """Return the values next to a side."""
+    if side.levels:
+        return [value for value in values.tolist() if value not in side.levels]
+    return [*values[values < side.low].tolist()[-1:], *values[values > side.high].tolist()[:1]]
+
+
+def check(world: Drawn, row: np.ndarray, sides: Sequence[Side], known: set[bytes]) -> None:
+    """Check a region by all of its rows, and its maximal sides by the rows next to them."""
+    assert all(one.tobytes() in known for one in rows_of(world, row, sides, {}))
+    for side in sides:
+        values = admissible(world, side.column)
+        assert inside(side, row[[side.column]]).all()
+        if not side.maximal:
             continue
-        values = group.actions[group.admissible, 0]
-        if problem.space.features[side.column].has_order:
-            choices[side.column] = values[(values >= side.low) & (values <= side.high)]
-        else:
-            choices[side.column] = values[np.isin(values, side.codes)]
-    if np.prod([float(len(some)) for some in choices]) <= MOST:
-        return np.array(list(product(*choices)))
-    rng = np.random.default_rng(seed)
-    return np.column_stack([rng.choice(some, MOST) for some in choices])
-
-
-def beyond(problem: Problem, sides: tuple[FoundSide, ...], side: FoundSide) -> list[tuple[FoundSide, ...]]:
-    """Return the regions that have one more value of a side."""
-    group = problem.groups[int(problem.owner[side.column])]
-    values = group.actions[group.admissible, 0]
-    values = np.unique(values[~np.isnan(values)])
-    larger = []
-    if problem.space.features[side.column].has_order:
-        below, above = values[values < side.low], values[values > side.high]
-        larger += [side._replace(low=below[-1])] if len(below) else []
-        larger += [side._replace(high=above[0])] if len(above) else []
-    else:
-        larger += [side._replace(codes=np.append(side.codes, one)) for one in np.setdiff1d(values, side.codes)]
-    return [tuple(new if one is side else one for one in sides) for new in larger]
-
-
-def check_region(world: Drawn, *, everything: bool) -> None:
-    task = world.row_task()
-    answers = Enumerated(world).rows
-    assume(len(answers))
-    row, problem = answers[0], task.problem
-    sides = region_of(problem, row, OFF, Budget(10**6), everything=everything)
-    rows = inside(problem, row, sides, world.seed)
-    assert (rows == row).all(axis=1).any() or np.isnan(row).any()
-    assert problem.check(rows).all()
-    assert world.accepts(rows).all()
-    if np.prod([float(len(side.codes)) for side in sides]) > MOST:
-        return
-    for side in sides:
-        for larger in beyond(problem, sides, side) if side.maximal else []:
-            rows = inside(problem, row, larger, world.seed)
-            assert len(rows) > MOST / 2 or not (problem.check(rows) & world.accepts(rows)).all()
+        for value in beyond(side, values):
+            next_to = rows_of(world, row, sides, {side.column: np.array([value])})
+            assert any(one.tobytes() not in known for one in next_to)
+        assert not side.lowest or not (values < side.low).any()
+        assert not side.highest or not (values > side.high).any()
 
 
 @pytest.mark.parametrize("model", ["forest", "linear", "network"])
-@given(st.data(), st.booleans())
 @dear(2)
-def test_every_row_of_a_region_is_a_counterfactual(model: str, data: st.DataObject, everything: bool) -> None:  # noqa: FBT001
+@given(st.data(), st.integers(0, 10**6), st.booleans(), st.sampled_from([10**7, 10**7, 60, 300]))
+def test_every_row_of_a_region_is_a_counterfactual(
+    model: str,
+    data: st.DataObject,
+    pick: int,
+    every: bool,  # noqa: FBT001  drawn
+    evaluations: int,
+) -> None:
     world = data.draw(drawn(models=(model,)))
     assume(world.open)
-    check_region(world, everything=everything)
+    enumerated, problem = Enumerated(world), world.row_task().problem
+    assume(len(enumerated.rows))
+    at = pick % len(enumerated.rows)
+    row = enumerated.rows[at]
+    pairs = zip(enumerated.groups, enumerated.changed[at], strict=True)
+    changed = [column for group, flag in pairs if flag or every for column in group]
+    columns = sorted(column for column in changed if not np.isnan(row[column]))
+    sides = widen(problem, row, columns, SCORE_TOLERANCES * TOLERANCE, Budget(evaluations))
+    assert [side.column for side in sides] == columns
+    check(world, row, sides, enumerated.known)

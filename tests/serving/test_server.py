@@ -1,5 +1,6 @@
 """A real ``mlflow models serve`` process: formats, wishes within the policy, and replies to everything else."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import mlflow
@@ -299,6 +300,21 @@ def test_reasons_come_as_the_schema_says(server):
     assert "reasons.most: " in refused(server, records(RECORDS[0]), reasons={"most": 0})
 
 
+def test_one_request_asks_for_all_that_there_is(server):
+    asked = {"region": "all", "levers": 2, "responsiveness": True, "record": True, "certify": True, "language": "de"}
+    status, reply = server.ask(records(*RECORDS), **asked)
+    assert status == 200
+    schema = mlflow.models.get_model_info("models:/served@champion").signature.outputs
+    for row in reply["predictions"]:
+        matches(row, Object([Property(one.name, one.type, required=one.required) for one in schema]))
+        (found,) = row["counterfactuals"]
+        assert found["region"]
+        assert found["text"].splitlines()[1].startswith("das gilt, solange ")
+        assert row["levers"]
+        assert row["responsiveness"]["responsive"] is True
+        assert EXPLAINED.check(row["record"]).ok
+
+
 def test_a_ladder_has_an_answer_for_each_rung(server):
     asked = {"target": {"label": "good", "ladder": [0.5, 0.7, 0.9]}}
     status, reply = server.ask(records(*RECORDS, {**RECORDS[0], "income": float("inf")}), **asked)
@@ -317,3 +333,18 @@ def test_the_servers_own_output_gives_nothing_away(server):
     text = server.log.read_text()
     assert "Traceback" not in text
     assert str(small_loans.CANARY) not in text
+
+
+def test_a_served_record_checks_and_an_edited_one_does_not(server):
+    _, reply = server.ask(records(RECORDS[0]), record=True, certify=True, region=True)
+    (answer,) = reply["predictions"]
+    record = json.loads(answer["record"])
+    assert record["row"] == RECORDS[0]
+    assert record["answer"]["counterfactuals"][0]["changes"] == answer["counterfactuals"][0]["changes"]
+    registered = mlflow_cf.load_model("models:/served@champion")
+    for model in (registered, EXPLAINED):
+        found = model.check(answer["record"])
+        assert found.ok, str(found)
+    assert "was edited" in registered.check({**record, "seed": record["seed"] + 1})[0].reason
+    _, reply = server.ask(records(RECORDS[0]))
+    assert reply["predictions"][0]["record"] == ""

@@ -35,6 +35,7 @@ from mlflow_cf.model.flavors import OWN_FLAVOR, fetch
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.words.phrases import Language
 
 
 @told_by(WrapOptions, Packaging)
@@ -62,6 +63,7 @@ def save_model(
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
+    language: Language = "en",
     reasons: Mapping[str, Any] | None = None,
     protected: Sequence[str] = (),
     output: str | None = None,
@@ -91,8 +93,8 @@ def save_model(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not, reasons,
-                          protected)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
+                          language, reasons, protected)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     with _built(model, data, labels, options, how) as staged, _removed_on_failure(folder):
         shutil.copytree(staged, folder, dirs_exist_ok=True)
@@ -123,6 +125,7 @@ def log_model(
     diversity: Diversity = "sets",
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
+    language: Language = "en",
     reasons: Mapping[str, Any] | None = None,
     protected: Sequence[str] = (),
     output: str | None = None,
@@ -153,8 +156,8 @@ def log_model(
         InputError: anything that does not fit. Nothing is logged then.
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
-                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not, reasons,
-                          protected)  # fmt: skip
+                          seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
+                          language, reasons, protected)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     publication = Publication.prepared(name, registered_model_name, tags)
     with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as staged:

@@ -120,6 +120,7 @@ def _outputs(space: FeatureSpace, model: OpenModel) -> Schema:
         "counterfactuals": Array(_counterfactual(space, label)),
         "levers": Array(_lever_set()),
         "responsiveness": _responsiveness(),
+        "record": DataType.string,
         "reasons": _reasons(),
         "explainer": DataType.string,
         "seed": DataType.long,

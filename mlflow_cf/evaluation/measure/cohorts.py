@@ -24,7 +24,7 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats, Level
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
-from mlflow_cf.words.result import counted, spoken
+from mlflow_cf.words.sentences import counted, spoken
 
 __all__ = ["Cohorts", "cohorts"]
 

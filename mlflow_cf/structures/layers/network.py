@@ -19,7 +19,6 @@ from mlflow_cf.structures.kernels.dense import (
     MOST,
     First,
     Last,
-    add_ends,
     add_swept,
     first_bounds,
     first_sums,
@@ -28,6 +27,7 @@ from mlflow_cf.structures.kernels.dense import (
     sweep_rectified,
     value_sums,
 )
+from mlflow_cf.structures.layers.boxes import LayerBoxes, LinearBoxes
 from mlflow_cf.structures.layers.columns import (
     Column,
     IntervalColumn,
@@ -36,7 +36,6 @@ from mlflow_cf.structures.layers.columns import (
     NumberColumn,
     value_of_missing,
 )
-from mlflow_cf.structures.layers.costs import LinearCosts
 from mlflow_cf.structures.parts import Activation, Choice, Dense, Number
 from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, last_values
@@ -137,6 +136,20 @@ class Layers:
         if any(isinstance(source, NumberColumn) for source in sources):
             return None
         intervals = (source for source in sources if isinstance(source, IntervalColumn))
+        cuts = [last_values(source.number, source.cuts, narrow=False) for source in intervals]
+        return np.unique(np.concatenate([*cuts, [np.inf]]))
+
+    def breaks(self, column: int) -> Floats | None:
+        """Return the ends of the intervals of a raw number; None if it enters in two ways, or some numbers are missing.
+
+        Between breaks, what it adds to the first layer moves in one direction, and is extreme at an end.
+        """
+        numbers = [source for source in self.sources[column] if isinstance(source, NumberColumn)]
+        if len(numbers) > 1 or any(number.gap is not None for number in numbers):
+            return None
+        intervals = [source for source in self.sources[column] if isinstance(source, IntervalColumn)]
+        if any(source.number.gap is not None for source in intervals):
+            return None
         cuts = [last_values(source.number, source.cuts, narrow=False) for source in intervals]
         return np.unique(np.concatenate([*cuts, [np.inf]]))
 
@@ -403,79 +416,6 @@ def _folded(weights: Sequence[Floats], biases: Sequence[Floats]) -> tuple[Sequen
     for later, more in zip(weights[1:], biases[1:], strict=True):
         whole, bias = whole @ later, bias @ later + more
     return [whole], [bias]
-
-
-@dataclass(frozen=True, eq=False)
-class LinearBoxes:
-    """Bounds of a linear model on boxes of one grid: exact, but for rounding.
-
-    Attributes:
-        bias: (k,) added to all rows.
-        added: (n, k) contribution of every value of the grid; finite.
-        starts: (d,) offset of every column in the n values.
-        slack: (k,) bound on rounding errors.
-    """
-
-    bias: Floats
-    added: Floats
-    starts: NDArray[np.intp]
-    slack: Floats
-
-    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
-        """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
-        low, high = np.tile(self.bias, (2, len(masks), 1))
-        add_ends(np.ascontiguousarray(masks), self.added, self.starts, low, high)
-        return low - self.slack, high + self.slack
-
-    def confined(self, mask: Flags, near: Flags, groups: Sequence[Sequence[int]]) -> tuple[Floats, Floats]:
-        """Return bounds (g, k), (g, k) of a box with one group's columns confined; see `SupportsConfined`."""
-        found = []
-        for whole, some in zip(self._ends(mask), self._ends(mask & near), strict=True):
-            change = np.array([(some[list(columns)] - whole[list(columns)]).sum(axis=0) for columns in groups])
-            found.append(self.bias + whole.sum(axis=0) + change)
-        return found[0] - self.slack, found[1] + self.slack
-
-    def gains(self, mask: Flags, own: NDArray[np.intp], weights: Floats) -> Floats:
-        """Return (n,) the gain of resetting a column from each value; see `SupportsGains`."""
-        del mask  # columns do not interact
-        counts = np.diff(np.append(self.starts, len(self.added)))
-        gained: Floats = (self.added[np.repeat(own, counts)] - self.added) @ weights
-        return gained - 2 * self.slack @ np.abs(weights)
-
-    def costs(self, costs: Floats, weights: Floats, least: float) -> LinearCosts:
-        """Return what rows cost at least that reach a score; see `SupportsCosts`."""
-        need = least - float(self.bias @ weights + self.slack @ np.abs(weights))
-        return LinearCosts(self.starts, costs, self.added @ weights, need)
-
-    def _ends(self, mask: Flags) -> tuple[Floats, Floats]:
-        """Return least and largest contributions (d, k) of every column; inf and -inf if it has no value."""
-        allowed = mask[:, None]
-        low: Floats = np.minimum.reduceat(np.where(allowed, self.added, np.inf), self.starts, axis=0)
-        high: Floats = np.maximum.reduceat(np.where(allowed, self.added, -np.inf), self.starts, axis=0)
-        return low, high
-
-
-@dataclass(frozen=True, eq=False)
-class LayerBoxes:
-    """Bounds of a network on boxes of one grid, propagated for each box.
-
-    Attributes:
-        bounds_of: bounds raw scores, given the entries of all columns, concatenated, and the number of values of each.
-        entries: entries of all n values, concatenated; choices: (entries,) the value that each belongs to.
-        starts: (d,) offset of every column in the n values.
-    """
-
-    bounds_of: Callable[[Floats, NDArray[np.intp]], tuple[Floats, Floats]]
-    entries: Floats
-    choices: NDArray[np.intp]
-    starts: NDArray[np.intp]
-
-    def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
-        """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
-        counts = np.add.reduceat(masks, self.starts, axis=1, dtype=np.intp)
-        pairs = zip(masks, counts, strict=True)
-        found = [self.bounds_of(self.entries[mask[self.choices]], some) for mask, some in pairs]
-        return np.array([low for low, _ in found]), np.array([high for _, high in found])
 
 
 # OpenBLAS starts threads beyond so many multiplications (its SMP_THRESHOLD_MIN * GEMM_MULTITHREAD_THRESHOLD).

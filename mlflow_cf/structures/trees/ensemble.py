@@ -24,6 +24,7 @@ from mlflow_cf.structures.kernels.pairs import (
     TriedCells,
     find_rectangles,
 )
+from mlflow_cf.structures.kernels.parting import Limits, cuts_of, part_boxes, room_for_parts
 from mlflow_cf.structures.kernels.restrict import bounds_boxes, restrict_trees
 from mlflow_cf.structures.kernels.sweeps import BoxRows, ProductWorkspace, add_up, note_leaves, sweep_trees
 from mlflow_cf.structures.kernels.trees import (
@@ -100,6 +101,10 @@ class TreeEnsemble:
 
     def ends(self, column: int) -> Floats:
         """Return the last raw number of every cell of a column."""
+        return self.lookups[column].cuts
+
+    def breaks(self, column: int) -> Floats:
+        """Return the last raw number of every cell of a column, within which no tree tells numbers apart."""
         return self.lookups[column].cuts
 
     def ordered(self, column: int) -> bool:
@@ -218,6 +223,19 @@ class TreeBoxes:
         """Return what rows cost at least that reach a score; see `SupportsCosts`."""
         leaves = _leaves_of(self.trees, self.lookups, "identity")
         return TreeCosts(self.trees, leaves, self.cells, costs, weights, least - self._rounding(weights))
+
+    def settle(self, mask: Flags, weights: Floats, may: float, sure: float, most: int) -> tuple[int, int] | None:
+        """Return what branch and bound finds out about a box; see `SupportsSettling`."""
+        flags = np.zeros(self.trees.features.start[-1], dtype=np.bool_)
+        flags[self.cells[mask]] = True
+        trees = restrict_trees(flags, np.arange(len(self.lookups)), self.trees)
+        cuts = cuts_of(trees, flags, weights)
+        if cuts is None:
+            return None
+        off, base = self._rounding(weights), float(trees.base @ weights)
+        found = np.empty(2, dtype=np.int64)
+        part_boxes(cuts, Limits(sure + off - base, may - off - base, most), room_for_parts(cuts), found)
+        return int(found[0]), int(found[1])
 
     def _rounding(self, weights: Floats) -> float:
         """Return by how much weighted raw scores may be off where leaves are added in another order."""
