@@ -39,7 +39,7 @@ from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
 from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
-from mlflow_cf.request.reasons import Compared, identity_of, outcome_words, reasons_of
+from mlflow_cf.request.reasons import Compared, outcome_words, reasons_of
 from mlflow_cf.request.request import Caller, check_rows
 from mlflow_cf.request.trials import Trials
 from mlflow_cf.request.warmth import Warmth
@@ -403,8 +403,8 @@ class ExplainedModel:
         """
         reasons = self.reasons(row, reference=reference, most=most, target=target)
         (found,) = self.explain(row, count=count, target=target, constraints=constraints)
-        identity, wanted = identity_of(self.context, row), self.policy.target_for(target, self.model, owner=True)
-        return notice_of(found, reasons, outcome_words(wanted), identity, letter or Letter())
+        record, wanted = self.record(row, found), self.policy.target_for(target, self.model, owner=True)
+        return notice_of(found, reasons, outcome_words(wanted), record, letter or Letter())
 
     def record(self, row: Rows, explanation: Explanation) -> dict[str, Any]:
         """Return the record of an explained row, a JSON document that `check` verifies later, here or elsewhere.

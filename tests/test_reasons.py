@@ -364,8 +364,11 @@ class TestNotice:
         assert one.digest != explained.notice(ROWS.iloc[[1]]).digest
         assert one.digest == wrapped(reasons=WORDS).notice(ROWS.iloc[[0]]).digest
         policy = wrapped(reasons={}).notice(ROWS.iloc[[0]])
-        assert policy.record["policy"] != one.record["policy"]
-        assert policy.record["model"] == one.record["model"]
+        assert policy.record["answered"]["policy_sha256"] != one.record["answered"]["policy_sha256"]
+        assert policy.record["answered"]["model_sha256"] == one.record["answered"]["model_sha256"]
+
+    def test_its_record_can_be_checked(self, explained):
+        assert explained.check(explained.notice(ROWS.iloc[[0]], count=2).record["answered"]).ok
 
     def test_a_letter_of_the_owner(self, explained):
         letter = Letter(

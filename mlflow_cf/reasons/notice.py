@@ -82,21 +82,20 @@ class Letter:
 
 
 def notice_of(
-    explanation: Explanation, reasons: Reasons, wanted: str, identity: Mapping[str, str], letter: Letter
+    explanation: Explanation, reasons: Reasons, wanted: str, answered: Mapping[str, Any], letter: Letter
 ) -> Notice:
     """Return the notice of an explained row.
 
     Args:
         explanation: what would change the decision; reasons: what speaks against the row.
         wanted: the wanted outcome in words.
-        identity: digests of what decided: of the model, the policy and the row.
+        answered: the record of the explanation, with digests of model and policy; `ExplainedModel.check` verifies it.
         letter: how it is rendered.
 
     Raises:
         InputError: a template that cannot be read, or fails.
     """
-    shown = {key: value for key, value in explanation.to_dict().items() if key != "reasons"}
-    record = {**identity, "wanted": wanted, "explanation": shown, "reasons": reasons.to_dict()}
+    record = {"wanted": wanted, "answered": dict(answered), "reasons": reasons.to_dict()}
     digest = digest_of(record)
     known = () if explanation.space is None else explanation.space.features
     speaker = Speaker("en", {feature.name: feature for feature in known})
@@ -112,7 +111,7 @@ def notice_of(
         "reference": reasons.reference,
         "scale": reasons.scale,
         "method": reasons.method,
-        "digests": {**identity, "record": digest},
+        "digests": {"model": answered["model_sha256"], "policy": answered["policy_sha256"], "record": digest},
         "record": record,
     }
     return Notice(*letter.rendered(values), digest, record, reasons, explanation)

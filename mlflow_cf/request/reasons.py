@@ -15,10 +15,9 @@ from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.features import FeatureSpace, Rows
 from mlflow_cf.policy import Query, Target
 from mlflow_cf.policy.reasons import ReasonOptions, ReferenceName
-from mlflow_cf.reasons.notice import digest_of
 from mlflow_cf.reasons.reasoning import DecidedRow, Effort, Reasoning
 from mlflow_cf.reasons.reference import Reference
-from mlflow_cf.request.context import RequestContext, described
+from mlflow_cf.request.context import RequestContext
 from mlflow_cf.request.request import Caller, CodedRows, Request, Row, is_wanted, read_rows
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
@@ -172,20 +171,6 @@ def reasons_of(
         asked = replace(asked, own_reference=_own_reference(request, asked.reasoning, compared.reference, decided))
     with request.admission.entered(request.caller.patience_s) as _:
         return asked.of_row(decided)
-
-
-def identity_of(context: RequestContext, row: Rows) -> dict[str, str]:
-    """Return digests of what decides on a row: of the model by its description and its decisions, the policy, the row.
-
-    The model's decisions are those on the background, with numbers of a regression to nine digits.
-    """
-    said, space = context.model.outcome, context.bound_policy.space
-    facts = described(context)
-    policy = facts.pop("policy")
-    values = space.values(CodedRows.of(space, space.read(row)).codes[0])
-    decisions = [f"{value:.9g}" for value in said.values.tolist()] or said.codes.tolist()
-    model = {key: facts[key] for key in ("flavor", "classes", "structure", "features")}
-    return {"model": digest_of([model, decisions]), "policy": digest_of(policy), "row": digest_of(values)}
 
 
 def outcome_words(target: Target) -> str:
