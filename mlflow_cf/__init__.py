@@ -26,8 +26,11 @@ from mlflow_cf.explainers import (
 )
 from mlflow_cf.ordering import order
 from mlflow_cf.policy import Distance, Limits, Privacy, Target
+from mlflow_cf.policy.reasons import Wording
+from mlflow_cf.reasons.notice import Letter, Notice
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations, Interrupted
+from mlflow_cf.words.factors import Factor, Reasons
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.result import (
     Change,
@@ -85,17 +88,21 @@ __all__ = [
     "ExplainedModel",
     "Explanation",
     "Explanations",
+    "Factor",
     "GeCo",
     "GrowingSpheres",
     "InputError",
     "Interrupted",
+    "Letter",
     "LeverSet",
     "Levers",
     "Limits",
     "NearestRow",
+    "Notice",
     "Optimum",
     "Privacy",
     "RandomSearch",
+    "Reasons",
     "Relationship",
     "Responsiveness",
     "Share",
@@ -106,6 +113,7 @@ __all__ = [
     "Target",
     "Verification",
     "Verifications",
+    "Wording",
     "autolog",
     "compare",
     "evaluate",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -13,9 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Constraints, ConstraintSource
-from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.errors import InputError
-from mlflow_cf.explainers import AnyExplainer, Facts, GeCo, Learned
+from mlflow_cf.explainers import AnyExplainer, Facts, Learned
 from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of
 from mlflow_cf.explainers.searches import Searches
@@ -28,8 +26,10 @@ from mlflow_cf.policy import Explain, Policy, Query, RegionAsked, Target, WhyNot
 from mlflow_cf.policy.further import AnyVersions
 from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import Diversity
+from mlflow_cf.policy.reasons import MOST_REASONS, ReasonsSource, ReferenceName, check_features
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.proof.given import verify_given
+from mlflow_cf.reasons.notice import Letter, Notice, notice_of
 from mlflow_cf.records.check import TIME_LIMIT_S, check_record
 from mlflow_cf.records.document import RecordSource
 from mlflow_cf.records.make import record_of, recorded
@@ -39,11 +39,13 @@ from mlflow_cf.request.answer import answer, with_constraints
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
 from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
+from mlflow_cf.request.reasons import Compared, outcome_words, reasons_of
 from mlflow_cf.request.request import Caller, check_rows
-from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
-from mlflow_cf.structures.capabilities import try_pairs
+from mlflow_cf.request.trials import Trials
+from mlflow_cf.request.warmth import Warmth
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.factors import Reasons
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.phrases import Language
 from mlflow_cf.words.result import Explanation
@@ -106,6 +108,7 @@ class ExplainedModel:
         policy.target.check_single()
         policy.target.check_margin(policy.margin, model)
         policy.privacy.check_together(policy.constraints)
+        check_features(policy.reasons, policy.protected, space.names)
         check_rows_kept(explainer, policy.privacy)
         codes = space.encode(background.rows) if background.codes is None else background.codes
         bound_policy = BoundPolicy.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
@@ -157,8 +160,8 @@ class ExplainedModel:
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
                 time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
-                why_not, region, levers, responsiveness, language and record, as in `explain`; None: the
-                policy's defaults.
+                why_not, region, levers, responsiveness, language, record and reasons, as in `explain`;
+                None: the policy's defaults.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -178,13 +181,7 @@ class ExplainedModel:
         if within_s is not None:
             check_rows(X, self.policy.limits.rows)
         query = Query.asked(params, self.policy.limits)
-        if query.explainer is not None:
-            self.policy.privacy.check_asked(query.explainer.name, self.explainer.name)
-        if query.region:
-            self.policy.privacy.check_region()
-        if query.record:
-            self.policy.privacy.check_record()
-        self.policy.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
+        self.policy.check_private(query, self.explainer.name)
         if self.policy.privacy.points is not None:
             many = min(len(self.space.read(X)), self.policy.limits.explained_rows)
             self.policy.privacy.check_points(many * query.points(len(self.space)))
@@ -215,6 +212,7 @@ class ExplainedModel:
         responsiveness: bool = False,
         language: Language | None = None,
         record: bool = False,
+        reasons: ReasonsSource = False,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -245,6 +243,7 @@ class ExplainedModel:
             responsiveness: which share of the lawful changes of each feature group turns the decision.
             language: of sentences, ``"en"`` or ``"de"``; None: the policy's.
             record: whether each explanation has its record as JSON; see `record`.
+            reasons: the factors behind an unfavourable decision: True, or a dict of ``reference`` and ``most``.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -277,6 +276,7 @@ class ExplainedModel:
                 "responsiveness": responsiveness,
                 "language": language,
                 "record": record,
+                "reasons": reasons,
             }
         )
         query.check_count(self.policy.limits)
@@ -352,6 +352,60 @@ class ExplainedModel:
         request.target.check_single()
         return levers_of(with_constraints(request), row)
 
+    def reasons(
+        self,
+        row: Rows,
+        *,
+        reference: ReferenceName | Rows = "approved",
+        most: int = MOST_REASONS,
+        target: TargetSource = None,
+        seed: int | None = None,
+        time_limit_s: float | None = None,
+        max_evaluations: int | None = None,
+    ) -> Reasons:
+        """Return the principal factors behind the decision about a row, whether a person can change them or not.
+
+        Shapley values of the difference to a reference: exact for trees, linear models and few groups, else sampled.
+
+        Args:
+            row: a single row.
+            reference: what it is compared with: the mean of background rows that the model decides as wanted
+                (``"approved"``), one row of their medians (``"favourable_median"``), or a given row so decided.
+            most: principal factors; all others are in `Reasons.others`.
+            target, seed, time_limit_s, max_evaluations: as in `explain`; the limits are those of sampling.
+
+        Raises:
+            InputError: more rows than one, or a reference that does not fit or is itself refused.
+        """
+        options = {"target": target, "seed": seed, "time_limit_s": time_limit_s, "max_evaluations": max_evaluations}
+        return reasons_of(self.context, self.explainer, row, Compared(reference, most), options)
+
+    def notice(
+        self,
+        row: Rows,
+        *,
+        reference: ReferenceName | Rows = "approved",
+        most: int = MOST_REASONS,
+        count: int = 1,
+        target: TargetSource = None,
+        constraints: ConstraintSource = None,
+        letter: Letter | None = None,
+    ) -> Notice:
+        """Return a notice of the decision about a row: its reasons, and apart from them what would change it.
+
+        Args:
+            row, reference, most, target: as in `reasons`.
+            count, constraints: of counterfactuals, as in `explain`.
+            letter: templates of the owner's, and what they need beside the decision; None: ours.
+
+        Raises:
+            InputError: as `reasons` and `explain`, or a template that fails.
+        """
+        reasons = self.reasons(row, reference=reference, most=most, target=target)
+        (found,) = self.explain(row, count=count, target=target, constraints=constraints)
+        record, wanted = self.record(row, found), self.policy.target_for(target, self.model, owner=True)
+        return notice_of(found, reasons, outcome_words(wanted), record, letter or Letter())
+
     def record(self, row: Rows, explanation: Explanation) -> dict[str, Any]:
         """Return the record of an explained row, a JSON document that `check` verifies later, here or elsewhere.
 
@@ -388,52 +442,11 @@ class ExplainedModel:
 
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""
-        certified = self.context.required.structure is not None
-        self.warmth.once((self.explainer.name, certified), partial(self._try, self.explainer, certified))
-        self.warmth.once("proofs", self._try_proofs)
-
-    def _warmed(self, query: Query, explainer: AnyExplainer, caller: Caller) -> Caller:
-        """Try what a request may need for the first time, in a part of its own seconds; return it with those left."""
-        certified = query.certify or self.policy.certify
-        what = explainer.name, certified
-        harder = query.count > 1 or bool(query.constraints.model_fields_set)  # than what the policy alone asks for
-        if caller.seconds is None or {what, *(("proofs",) if harder else ())} <= self.warmth.tried:
-            return caller
-        if self.context.required.structure is None or not self.searches.has(explainer):
-            return caller
-        trial = partial(self._try, explainer, certified)
-        if explainer == self.explainer:
-            self.warmth.once(what, trial)
-        else:
-            caller = caller._replace(seconds=self.warmth.left(what, trial, caller.seconds))
-        if harder:
-            self.warmth.once("proofs", self._try_proofs)
-        return caller
-
-    def _try(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
-        row = int(self._target.met(self.outcome).argmin())  # that misses the target, if there is any
-        structure = self.context.required.structure
-        query = query_to_try(self.policy.limits, opened=structure is not None, certified=certified)
-        with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self._answer(self.background.iloc[[row]], query, explainer, Caller(seconds, 0.0, served=False, trial=True))
-        if structure is not None and len(self.space) > 1:
-            try_pairs(structure, self.bound_policy.background[:TRIED])
-            try_sets(structure, self.bound_policy.background[:TRIED])
-
-    def _try_proofs(self, seconds: float) -> None:
-        """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""
-        if self.context.required.structure is None:
-            return
-        row = hardest_row(self._target, self.outcome)
-        query = query_to_try(self.policy.limits, opened=True, certified=True, count=SEVERAL)
-        with suppress(InputError):
-            self._answer(self.background.iloc[[row]], query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
-        codes = self.bound_policy.background[:TRIED]
-        self.bound_policy.bound_distance.parts(tuple(range(len(self.space))), codes, codes[0])
+        self._trials.warm_up()
 
     @property
-    def _target(self) -> BoundTarget:
-        return BoundTarget(self.policy.target, self.model, spread=spread_of(self.outcome))
+    def _trials(self) -> Trials:
+        return Trials(self.context, self.background, self.warmth, self._answer, self.reasons)
 
     def _asked(self, query: Query) -> AnyExplainer:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
@@ -451,7 +464,7 @@ class ExplainedModel:
         if explainer is not self.explainer:
             check_rows_kept(explainer, self.policy.privacy)
         if not caller.trial and query.explain != "none":
-            caller = self._warmed(query, explainer, caller)
+            caller = self._trials.warmed(query, explainer, caller)
         if query.record:
             plain = query.model_copy(update={"record": False})
             return recorded(self, self.space.read(X), self._answer(X, plain, explainer, caller, others))

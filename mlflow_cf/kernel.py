@@ -33,7 +33,8 @@ SOURCES: Final = (
     "problem/actions.py",
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("blocks", "costs", "dense", "gains", "growing", "pairs", "parting", "restrict", "sweeps", "trees")),
+      ("blocks", "contributions", "costs", "dense", "gains", "growing", "pairs", "parting", "restrict", "sweeps",
+       "trees")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

@@ -26,6 +26,7 @@ from mlflow_cf.policy import (
     WhyNotAsked,
 )
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.policy.reasons import read_wordings
 from mlflow_cf.validation import Model, validated
 from mlflow_cf.words.phrases import Language
 
@@ -88,6 +89,9 @@ class WrapOptions:
         why_not: how much is found out about rows without counterfactual: ``"quick"``, ``"full"``, or False for nothing,
             also by request.
         language: of sentences: ``"en"`` or ``"de"``.
+        reasons: the owner's codes and texts of reasons, by feature: ``{"income": {"code": "C07", "text": "Income
+            insufficient for amount of credit requested"}}``.
+        protected: features that are to carry no weight: where one does, `reasons` raise an alarm.
     """
 
     target: TargetSource = None
@@ -109,6 +113,8 @@ class WrapOptions:
     min_difference: float = LEAST_DIFFERENCE
     why_not: WhyNotAsked = "quick"
     language: Language = "en"
+    reasons: Mapping[str, Any] | None = None
+    protected: Sequence[str] = ()
 
     @cached_property
     def versions(self) -> tuple[Version, ...]:
@@ -141,6 +147,8 @@ class WrapOptions:
                 "min_difference": self.min_difference,
                 "why_not": self.why_not,
                 "language": self.language,
+                "reasons": read_wordings(self.reasons),
+                "protected": self.protected if isinstance(self.protected, str) else tuple(self.protected),
             },
             "",
         )

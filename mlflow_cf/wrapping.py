@@ -52,6 +52,8 @@ def wrap(
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
     language: Language = "en",
+    reasons: Mapping[str, Any] | None = None,
+    protected: Sequence[str] = (),
     output: str | None = None,
 ) -> ExplainedModel:
     """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
@@ -71,7 +73,7 @@ def wrap(
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
-                          language)  # fmt: skip
+                          language, reasons, protected)  # fmt: skip
     opened = open_native(model, output=output, rows=data)
     return assemble(opened, data, labels, options, open_versions(options.versions, data, output))
 

@@ -214,6 +214,17 @@ def test_the_part_autolog_runs_anywhere_and_is_logged(benchmark, monkeypatch, ru
     assert models >= {"model", "model_explained"}
 
 
+@pytest.mark.filterwarnings("ignore")  # shap's, and those of what it imports
+def test_the_part_reasons_runs_anywhere_and_is_logged(benchmark, run, capsys):
+    pytest.importorskip("shap")
+    chosen = benchmark.bench.options().parse_args(["--parts", "reasons", "--data-sets", "loans", "--rows", "2"])
+    assert benchmark.bench.PARTS["reasons"](chosen) == []
+    assert "Reasons beside shap" in capsys.readouterr().out
+    logged = mlflow.get_run(run.info.run_id).data.metrics
+    assert logged["reasons loans / forest/worst"] <= 1e-6
+    assert logged["reasons loans / xgboost/gap"] <= 1e-9
+
+
 def test_the_part_proofs_runs_anywhere_and_is_logged(benchmark, monkeypatch, shape, run, capsys):
     monkeypatch.setitem(benchmark.envelope.GRIDS, "short", (shape,))
     chosen = benchmark.bench.options().parse_args(["--parts", "proofs"])

@@ -32,6 +32,7 @@ FLOORS = (
     ("search",),
     ("metrics",),
     ("problem",),
+    ("reasons",),
     ("goal",),
     ("policy",),
     ("plans",),

@@ -177,6 +177,7 @@ class TestOutputs:
             "levers": ("array", True),
             "responsiveness": ("object", True),
             "record": ("string", True),
+            "reasons": ("object", True),
             "explainer": ("string", True),
             "seed": ("long", True),
             "evaluations": ("long", True),

@@ -42,7 +42,7 @@ for model in [*trees, make_pipeline(StandardScaler(), LogisticRegression()), *ne
         explained = mlflow_cf.wrap(model.fit(X, goal), X, goal, target=1)
         opened = explained.opened.structure is not None
         for certify in {False, opened}:
-            explained.explain(X[:6], certify=certify, max_evaluations=20000)
+            explained.explain(X[:6], certify=certify, max_evaluations=20000, reasons=True)
         compiled[f"{len(compiled)}: {type(model).__name__}"] = len(found.buffer)
         found.buffer.clear()
 explained = mlflow_cf.wrap(RandomForestRegressor(5).fit(X, X.a), X, target=mlflow_cf.Target(low=1.0))

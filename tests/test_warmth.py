@@ -142,5 +142,5 @@ def test_what_few_rows_need_is_tried_before_a_request_that_may_need_it(
 
 def test_the_hardest_row_is_the_farthest_that_misses() -> None:
     made = mlflow_cf.wrap(LogisticRegression().fit(X, X["x"] > 5), X, target=1)
-    hardest = warmth.hardest_row(made._target, made.outcome)
+    hardest = warmth.hardest_row(made._trials._target, made.outcome)
     assert X["x"][hardest] == 0

@@ -26,6 +26,7 @@ from parts import (
     levers,
     load,
     programs,
+    reasons,
     regions,
     runs,
     several,
@@ -236,6 +237,15 @@ def run_programs(chosen: Options) -> list[str]:
     return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what in programs.TRUE and not gate.kept]
 
 
+def run_reasons(chosen: Options) -> list[str]:
+    """Tell the reasons of refused rows beside shap; return the promises that were broken, but for those about speed."""
+    lines = reasons.run_all(chosen.data_sets, chosen.rows or 40, chosen.seed)
+    runs.log_figures({f"reasons {name}": vars(line) for name, line in lines.items()})
+    promised = [(name, gate) for name, line in lines.items() for gate in line.gates]
+    print(f"\n=== Reasons beside shap's TreeExplainer\n\n{reasons.table(lines)}\n{told(promised)}")
+    return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what in reasons.TRUE and not gate.kept]
+
+
 def run_regions(chosen: Options) -> list[str]:
     """Widen counterfactuals of Credit beside treecf; return the promises that were broken: none is about speed."""
     name = "xgboost 100 x 6"
@@ -262,6 +272,7 @@ PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "plans": beside_papers.run_plans,
     "programs": run_programs,
     "proofs": run_proofs,
+    "reasons": run_reasons,
     "regions": run_regions,
     "several": several.run_several,
     "swarm": beside_papers.run_swarm,

@@ -47,7 +47,7 @@ def _explain(explained: ExplainedModel) -> None:
     explained.explain(rows, max_evaluations=EVALUATIONS)
     if structure is None:
         return
-    explained.explain(rows, max_evaluations=EVALUATIONS, certify=True)
+    explained.explain(rows, max_evaluations=EVALUATIONS, certify=True, reasons=True)
     codes = explained.space.encode(rows)
     encoded = [structure.encode(column, codes[:, column]) for column in range(codes.shape[1])]
     structure.sweep(encoded, encoded)

@@ -60,6 +60,8 @@ def autolog(
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
     language: Language = "en",
+    reasons: Mapping[str, Any] | None = None,
+    protected: Sequence[str] = (),
     evaluate_rows: int = 50,
     time_limit_s: float | None = 10.0,
     log_models: bool = True,
@@ -93,7 +95,7 @@ def autolog(
         return
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
-                          language)  # fmt: skip
+                          language, reasons, protected)  # fmt: skip
     rows = _given(data, labels)
     _check(options, evaluate_rows, time_limit_s)
     _AUTOLOG.turn_on(Asked(rows, options, evaluate_rows, time_limit_s, log_models, registered_model_name, silent))

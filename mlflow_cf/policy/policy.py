@@ -35,6 +35,7 @@ from mlflow_cf.policy.limits import (
     check_extent,
 )
 from mlflow_cf.policy.privacy import Privacy
+from mlflow_cf.policy.reasons import ReasonsAsked, Wording
 from mlflow_cf.policy.target import Target
 from mlflow_cf.validation import validated
 from mlflow_cf.words.phrases import Language
@@ -69,6 +70,8 @@ class Policy(BaseModel):
         why_not: how much is found out about rows without counterfactual where a request does not say: all (``full``),
             what takes a tenth of the time and evaluations (``quick``), or nothing; false also forbids requests to ask.
         language: of sentences.
+        reasons: the owner's codes and texts of reasons, by feature.
+        protected: features that are to carry no weight: where one does, reasons raise an alarm.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -90,6 +93,8 @@ class Policy(BaseModel):
     min_difference: LeastDifference = LEAST_DIFFERENCE
     why_not: WhyNotAsked = "quick"
     language: Language = "en"
+    reasons: dict[StrictStr, Wording] = {}
+    protected: tuple[StrictStr, ...] = ()
 
     @field_validator("robust_to")
     @classmethod
@@ -98,6 +103,22 @@ class Policy(BaseModel):
         if len(set(names)) < len(names):
             raise PydanticCustomError("robust_to", "Two models have the same name, give each its own")
         return versions
+
+    def check_private(self, query: Query, own: str) -> None:
+        """Refuse what requests to a model, which has its `own` explainer, may not ask for.
+
+        Raises:
+            InputError: what the policy's privacy forbids.
+        """
+        if query.explainer is not None:
+            self.privacy.check_asked(query.explainer.name, own)
+        if query.region:
+            self.privacy.check_region()
+        if query.record:
+            self.privacy.check_record()
+        self.privacy.check_levers({"levers": query.levers, "responsiveness": query.responsiveness})
+        if query.reasons:
+            self.privacy.check_reasons()
 
     def margin_for(self, asked: float | None) -> float:
         """Return the margin on the probability for a request that asks for `asked`.
@@ -202,6 +223,8 @@ class Query(BaseModel):
         responsiveness: whether to tell which share of the lawful changes of each feature group turns the decision.
         language: of sentences, ``en`` or ``de``.
         record: whether the reply has a record of each row, which `mlflow-cf check` verifies later.
+        reasons: whether to tell the principal factors behind an unfavourable decision: true, or an object with
+            ``reference`` (``approved`` or ``favourable_median``) and ``most``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -226,6 +249,7 @@ class Query(BaseModel):
     responsiveness: StrictBool = False
     language: Language | None = None
     record: StrictBool = False
+    reasons: ReasonsAsked = False
 
     @field_validator("region", mode="before")
     @classmethod

@@ -33,6 +33,7 @@ class Privacy(UserModel):
         points: most points next to the model's decision boundary that the reply to one request may tell: one for each
             counterfactual, two more for each feature of a region, one for each set of levers, and one for each feature
             of responsiveness; None: any number.
+        reasons: whether requests may ask for ``reasons``, which tell what each feature contributes to the score.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -44,6 +45,7 @@ class Privacy(UserModel):
     levers: StrictBool = True
     records: StrictBool = True
     points: Annotated[StrictInt, Field(ge=1)] | None = None
+    reasons: StrictBool = True
 
     @property
     def reveals(self) -> bool:
@@ -106,6 +108,15 @@ class Privacy(UserModel):
         for name, value in asked.items() if not self.levers else ():
             if value:
                 raise InputError(name, "requests to this model may not ask for it (privacy.levers)", "leave it out")
+
+    def check_reasons(self) -> None:
+        """Refuse reasons where requests may not ask for them.
+
+        Raises:
+            InputError: the policy gives none.
+        """
+        if not self.reasons:
+            raise InputError("reasons", "requests to this model may not ask for it (privacy.reasons)", "leave it out")
 
     def check_asked(self, name: str, own: str) -> None:
         """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.

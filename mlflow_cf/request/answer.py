@@ -26,6 +26,7 @@ from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.levers import LeverRequest
+from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import CodedRows, Request, Row, Work, wanted_of
 from mlflow_cf.words.explanations import Explanations, Interrupted
@@ -83,7 +84,8 @@ def answer(request: Request, rows: Rows) -> Explanations:
         wanted = wanted_of(request, predictions.rows)
         unknown = {number: explanation(request, row, None, INTERRUPTED) for number, row in wanted.items()}
         raise Interrupted(_joined(predictions, unknown | found, table), len(found), len(wanted)) from None
-    return _joined(predictions, found, table)
+    joined = _joined(predictions, found, table)
+    return with_statuses(joined) if request.query.reasons else joined
 
 
 def _confirmed(predictions: Predictions, found: Found) -> Found:

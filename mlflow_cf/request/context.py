@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from mlflow_cf.causal.opened import Arrays
 from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError, did_you_mean
@@ -26,6 +28,7 @@ from mlflow_cf.model.versions import WHERE, Version, open_versions, read_version
 from mlflow_cf.policy import Policy, Query, Target
 from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
 from mlflow_cf.problem import BoundPolicy
+from mlflow_cf.reasons.reasoning import Reasoning
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.request import Caller, Request, Tightened, Work
 from mlflow_cf.why_not.lint import lint
@@ -277,7 +280,16 @@ class RequestContext:
             admission=self.admission,
             caller=caller,
             speaker=Speaker(language, {feature.name: feature for feature in known}, target.means),
+            reasoning=self.reasoning if query.reasons else None,
         )
+
+    @cached_property
+    def reasoning(self) -> Reasoning:
+        """What the reasons of all decisions share, with the references that were asked for."""
+        bound_policy, policy = self.bound_policy, self.policy
+        owner = bound_policy.grounding.owner
+        player = np.array([owner[column] for column in range(len(bound_policy.space))], dtype=np.intp)
+        return Reasoning(self.model, bound_policy.background, player, policy.reasons, frozenset(policy.protected))
 
 
 def _by_request(requirement: Requirement) -> Requirement:

@@ -36,6 +36,7 @@ from mlflow_cf.proof.verify import RowTask, VerifiedAnswers
 from mlflow_cf.request.decide import QUICK, Reasons
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.levers import LeverRequest
+from mlflow_cf.request.reasons import ReasonRequest
 from mlflow_cf.request.replies import explanation, with_probabilities
 from mlflow_cf.request.request import Request, Row, row_task
 from mlflow_cf.request.widening import with_regions
@@ -96,12 +97,14 @@ class Explaining:
         asked = request.query.levers is not None or request.query.responsiveness
         self._levers = LeverRequest.of(request, self.space) if asked else None
         self._asks_more = self._levers is not None or bool(request.query.region)  # of the problems of rows
+        self._reasons = ReasonRequest.of(request, self.space) if request.query.reasons else None
         self._kept: dict[int, RowTask] = {}  # of the first rows, for what is asked after their answers
         self._doubted: set[int] = set()  # rows that are answered as those of a model that is not opened
 
     def run(self) -> None:
         """Answer all rows, certify answers where that is wanted, give reasons to rows without, then tell of levers."""
         started, numbers, done = time.perf_counter(), list(self.rows), 0
+        exact = self._reasons.exact(self.rows) if self._reasons is not None else {}
         while done < len(numbers):
             most = ROWS_AT_ONCE if self.request.deadline is None else min(max(FIRST_ROWS, done), ROWS_AT_ONCE)
             chunk = numbers[done : done + most]
@@ -122,6 +125,8 @@ class Explaining:
             self._reason(started)
         if self._levers is not None:
             self.explained = self._levers.told(self._known, self.explained, self._fixed)
+        if self._reasons is not None:
+            self.explained = self._reasons.told(self.rows, self.explained, exact)
 
     def _reason(self, started: float) -> None:
         """Give reasons for rows without counterfactual, in even shares of the time, with common calls of the judge.

@@ -32,7 +32,12 @@ def check_ladder(query: Query) -> None:
     Raises:
         InputError: several answers, levers or responsiveness beside a ladder.
     """
-    asked = {"count": query.count > 1, "levers": query.levers is not None, "responsiveness": query.responsiveness}
+    asked = {
+        "count": query.count > 1,
+        "levers": query.levers is not None,
+        "responsiveness": query.responsiveness,
+        "reasons": query.reasons,
+    }
     for key, beside in asked.items():
         if beside:
             raise InputError(key, "a ladder has one answer for each of its rungs", "leave it out, or ask by itself")

@@ -24,6 +24,7 @@ from mlflow_cf.policy import Limits, Query, Target, WhyNotAsked
 from mlflow_cf.policy.limits import Variety
 from mlflow_cf.problem import BoundPolicy, Budget
 from mlflow_cf.proof.verify import RowTask
+from mlflow_cf.reasons.reasoning import Reasoning
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
@@ -205,6 +206,7 @@ class Request:
         admission: limits how many requests are explained at once.
         caller: who asks, and how long that may take.
         speaker: makes sentences.
+        reasoning: what reasons of all rows share; None: none are asked for.
     """
 
     requirements: Requirements
@@ -225,6 +227,7 @@ class Request:
     admission: Admission
     caller: Caller
     speaker: Speaker
+    reasoning: Reasoning | None = None
 
     def bound_target(self, own: int) -> BoundTarget:
         """Return the target for rows that the model predicts as the class at position `own`."""

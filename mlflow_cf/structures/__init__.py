@@ -30,15 +30,18 @@ from mlflow_cf.structures.layers.columns import (
 )
 from mlflow_cf.structures.layers.network import Layers
 from mlflow_cf.structures.parts import Activation, Choice, Dense, LeafLimits, Leaves, Number, Part
+from mlflow_cf.structures.shapley import Attribution, Contributions, SupportsContributions
 from mlflow_cf.structures.structure import Link, Structure, score_encoded, score_rows
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 from mlflow_cf.structures.trees.forest import Forest, Subsets
 
 __all__ = [
     "Activation",
+    "Attribution",
     "Choice",
     "ClippedLine",
     "Column",
+    "Contributions",
     "CostBound",
     "CostBounds",
     "Dense",
@@ -60,6 +63,7 @@ __all__ = [
     "Subsets",
     "SupportsBoxes",
     "SupportsBreaks",
+    "SupportsContributions",
     "SupportsCosts",
     "SupportsEnds",
     "SupportsGrowing",

@@ -21,6 +21,7 @@ from mlflow_cf.structures.kernels.blocks import (
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.pair_tables import PairTables, no_threshold
 from mlflow_cf.structures.parts import Leaves, Part
+from mlflow_cf.structures.shapley import SupportsContributions
 from mlflow_cf.structures.structure import Encoded, Flags, Structure
 
 
@@ -283,7 +284,7 @@ class SupportsHidden(Protocol):
         ...
 
 
-_TOLD = (SupportsEnds, SupportsBreaks, SupportsParts, SupportsBoxes)
+_TOLD = (SupportsEnds, SupportsBreaks, SupportsParts, SupportsBoxes, SupportsContributions)
 CAPABILITIES = (SupportsSteady, SupportsPairs, SupportsProduct, *_TOLD)
 
 

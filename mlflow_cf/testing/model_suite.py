@@ -57,6 +57,7 @@ class ModelSuite:
     test_threads_get_the_same_answers = staticmethod(opened.check_threads)
     test_no_trace_is_left = staticmethod(opened.check_no_trace)
     test_certified_answers_are_the_nearest = staticmethod(opened.check_certified)
+    test_contributions_are_those_of_all_sets = staticmethod(opened.check_contributions)
     test_stored_models_answer_alike = staticmethod(opened.check_stored)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
@@ -16,9 +17,12 @@ from numpy.typing import NDArray
 from pandas.testing import assert_frame_equal
 
 from mlflow_cf.artifact.publish.log import load_model, save_model
+from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.reasons.game import Game, contributions_of, encode_all
+from mlflow_cf.structures import Structure
 from mlflow_cf.testing.checker import Checker, Row, Ruler, absent, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import TRAINING_SEED, Fitted, Kind, values_of
@@ -26,6 +30,7 @@ from mlflow_cf.testing.worlds import ORDERS, overrides, table
 from mlflow_cf.wrapping import wrap
 
 THREADS: Final = 8
+REFERENCES: Final = 5  # rows that a row's contributions are compared with
 CLOSE: Final = 1e-6  # libraries predict in single precision
 
 
@@ -202,12 +207,8 @@ def check_certified(opening: Opening) -> None:
     Raises:
         AssertionError: no structure or an unexpected one, an answer that is not optimal, or one that is not nearest.
     """
-    fitted, goal = opening.fitted, GOALS[opening.goal]
-    target, features = goal.target(fitted.labels), overrides("observed")
-    names = list(opening.model.columns or opening.rows.columns)
-    background = opening.rows[names]
-    known = {name: features[name] for name in features if name in names}
-    explained = wrap(fitted.model, background, target=target, features=known, output=fitted.output)
+    explained = _wrapped(opening)
+    background, names = explained.background, list(explained.background)
     description = explained.describe()
     assert description["opened"] == opening.kind.opened, description["structure"]
     if not opening.kind.opened:
@@ -222,6 +223,43 @@ def check_certified(opening: Opening) -> None:
         for found in answer.counterfactuals:
             assert found.proof == "optimal"
             assert found.distance == pytest.approx(nearest, abs=1e-9)
+
+
+def _wrapped(opening: Opening) -> ExplainedModel:
+    """Return a model with the rows that it was not fitted on as its background."""
+    fitted, features = opening.fitted, overrides("observed")
+    names = list(opening.model.columns or opening.rows.columns)
+    known = {name: features[name] for name in features if name in names}
+    target = GOALS[opening.goal].target(fitted.labels)
+    return wrap(fitted.model, opening.rows[names], target=target, features=known, output=fitted.output)
+
+
+def check_contributions(opening: Opening) -> None:
+    """What a structure says that features contribute to a score is what the scores of all sets of features say.
+
+    Raises:
+        AssertionError: contributions differ, or do not add up to the difference between the scores.
+    """
+    explained = _wrapped(opening)
+    structure, codes = explained.opened.structure, explained.bound_policy.background
+    if structure is None:
+        return
+    player, row, references = np.arange(codes.shape[1]), codes[0], codes[1 : 1 + REFERENCES]
+    exact = contributions_of(structure, references, player)
+    if exact is None:
+        return
+    for weights in np.eye(structure.outputs):
+        scores = partial(_weighted, structure, weights)
+        tried = Game(row, references, player, scores).enumerated(player).attribution
+        told = exact.of_row(encode_all(structure, row[None]), weights)
+        assert_allclose(told.contributions, tried.contributions, rtol=0, atol=CLOSE * max(1.0, abs(tried.score)))
+        assert_allclose(
+            told.contributions.sum(), told.score - told.reference, rtol=0, atol=1e-9 * max(1.0, abs(told.score))
+        )
+
+
+def _weighted(structure: Structure, weights: NDArray[np.float64], rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    return structure.sums(encode_all(structure, rows)) @ weights
 
 
 def _tried(opening: Opening, query: Row, checker: Checker, ruler: Ruler) -> tuple[str, float | None]:

@@ -10,6 +10,8 @@ from typing import Any, Final, Literal
 import pandas as pd
 
 from mlflow_cf.features import FeatureSpace, Level
+from mlflow_cf.words import factors
+from mlflow_cf.words.factors import Reasons
 
 Status = Literal["found", "already", "infeasible", "not_found", "budget", "busy", "skipped", "invalid"]
 Proof = Literal["optimal", "bounded", "none"]
@@ -290,6 +292,7 @@ class Explanation:
         record: the record of the answer as JSON, where one was asked for, else "".
         asked: the options that were asked for, and whether by a request; known where the explanation comes from a
             model.
+        reasons: the principal factors behind the decision, where they were asked for.
         space: the model's features, which make tables of rows; known where the explanation comes from a model.
     """
 
@@ -306,6 +309,7 @@ class Explanation:
     responsiveness: Responsiveness = UNASKED
     record: str = ""
     asked: tuple[object, bool] | None = field(default=None, repr=False, compare=False)
+    reasons: Reasons = factors.UNASKED
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -319,6 +323,7 @@ class Explanation:
             "levers": [lever.to_dict() for lever in self.levers],
             "responsiveness": self.responsiveness.to_dict(),
             "record": self.record,
+            "reasons": self.reasons.to_dict(),
             "explainer": self.explainer,
             "seed": self.seed,
             "evaluations": self.evaluations,

@@ -54,7 +54,8 @@ def without_later_keys(reply):
     """Return a reply without keys that came later; nobody asked for what they tell."""
     assert reply["levers"] == []
     assert reply["responsiveness"]["shares"] == []
-    kept = {key: value for key, value in reply.items() if key not in ("levers", "responsiveness", "record")}
+    assert reply["reasons"]["status"] == ""
+    kept = {key: value for key, value in reply.items() if key not in ("levers", "responsiveness", "record", "reasons")}
     answers = [{key: value for key, value in one.items() if key not in LATER} for one in reply["counterfactuals"]]
     return {**kept, "counterfactuals": answers}
 

@@ -509,3 +509,15 @@ def test_certificates_that_are_wrong(monkeypatch):
     monkeypatch.setattr(Ruler, "distance", lambda *_: 0.0)
     with refused():
         certified.check_certified(TREES)
+
+
+def test_contributions_that_are_not_those_of_all_sets(monkeypatch):
+    opened.check_contributions(TREES)
+    right = opened.contributions_of
+
+    def wrong(structure, references, player):
+        return right(structure, references[:-1], player)
+
+    monkeypatch.setattr(opened, "contributions_of", wrong)
+    with pytest.raises(AssertionError):
+        opened.check_contributions(TREES)

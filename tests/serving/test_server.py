@@ -283,6 +283,23 @@ def test_levers_and_responsiveness_come_as_the_schema_says(server):
     assert "levers[0]: 'age' is immutable under the policy" in refused(server, records(RECORDS[0]), levers=[["age"]])
 
 
+def test_reasons_come_as_the_schema_says(server):
+    asked = {"reasons": {"most": 2}}
+    bad = {**RECORDS[0], "income": float("inf")}
+    status, reply = server.ask(records(*RECORDS, bad), **asked)
+    assert status == 200
+    schema = mlflow.models.get_model_info("models:/served@champion").signature.outputs
+    for row in reply["predictions"][:3]:
+        matches(row, Object([Property(one.name, one.type, required=one.required) for one in schema]))
+        told = row["reasons"]
+        assert told["status"] == "already" if row["status"] == "already" else told["method"] == "exact"
+        if told["factors"]:
+            whole = sum(factor["contribution"] for factor in told["factors"]) + told["rest"]
+            assert abs(whole - told["shortfall"]) <= 1e-9
+    assert reply["predictions"][3]["reasons"]["status"] == "none"
+    assert "reasons.most: " in refused(server, records(RECORDS[0]), reasons={"most": 0})
+
+
 def test_one_request_asks_for_all_that_there_is(server):
     asked = {"region": "all", "levers": 2, "responsiveness": True, "record": True, "certify": True, "language": "de"}
     status, reply = server.ask(records(*RECORDS), **asked)

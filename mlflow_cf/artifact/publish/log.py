@@ -65,6 +65,8 @@ def save_model(
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
     language: Language = "en",
+    reasons: Mapping[str, Any] | None = None,
+    protected: Sequence[str] = (),
     output: str | None = None,
     signature: ModelSignature | None = None,
     input_example: Any = None,
@@ -93,7 +95,7 @@ def save_model(
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
-                          language)  # fmt: skip
+                          language, reasons, protected)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     with _built(model, data, labels, options, how) as built, _removed_on_failure(folder):
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)
@@ -125,6 +127,8 @@ def log_model(
     min_difference: float = LEAST_DIFFERENCE,
     why_not: WhyNotAsked = "quick",
     language: Language = "en",
+    reasons: Mapping[str, Any] | None = None,
+    protected: Sequence[str] = (),
     output: str | None = None,
     registered_model_name: str | None = None,
     signature: ModelSignature | None = None,
@@ -154,7 +158,7 @@ def log_model(
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
-                          language)  # fmt: skip
+                          language, reasons, protected)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     publication = Publication.prepared(name, registered_model_name, tags)
     with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as built:

@@ -121,6 +121,7 @@ def _outputs(space: FeatureSpace, model: OpenModel) -> Schema:
         "levers": Array(_lever_set()),
         "responsiveness": _responsiveness(),
         "record": DataType.string,
+        "reasons": _reasons(),
         "explainer": DataType.string,
         "seed": DataType.long,
         "evaluations": DataType.long,
@@ -159,6 +160,34 @@ def _responsiveness() -> Object:
         "responsive": _Maybe(DataType.boolean),
         "shares": Array(Object(_properties(share))),
         "reason": DataType.string,
+    }
+    return Object(_properties(fields))
+
+
+def _reasons() -> Object:
+    text, number = DataType.string, DataType.double
+    factor: _Fields = {
+        "features": Array(text),
+        "values": Array(Object(_properties({"feature": text, "value": _Maybe(text)}))),
+        "contribution": number,
+        "error": _Maybe(number),
+        "code": text,
+        "text": text,
+        "protected": DataType.boolean,
+    }
+    fields: _Fields = {
+        "status": text,
+        "scale": text,
+        "against": text,
+        "score": _Maybe(number),
+        "reference_score": _Maybe(number),
+        "shortfall": _Maybe(number),
+        "reference": text,
+        "method": text,
+        "factors": Array(Object(_properties(factor))),
+        "rest": number,
+        "alarm": Array(text),
+        "reason": text,
     }
     return Object(_properties(fields))
 

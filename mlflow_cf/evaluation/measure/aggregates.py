@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.lines import members_of
+from mlflow_cf.evaluation.measure.measured import WEIGHT
 from mlflow_cf.metrics import METRICS, aggregate
 from mlflow_cf.words.reasons import NOTHING_LEFT
 from mlflow_cf.words.result import Proof, Status
@@ -25,6 +26,7 @@ NOT_COUNTED: Final = ("already", "skipped")  # by coverage
 MEANS: Final[Mapping[str, str]] = {
     **{name: name for name in METRICS},
     "evaluations": "evaluations",
+    WEIGHT: "protected_weight_share",
     lines.CORRECT: "accuracy",
     lines.ABSOLUTE_ERROR: "mean_absolute_error",
 }

@@ -18,9 +18,8 @@ import pyarrow.parquet as pq
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.evaluation.measure.measured import FACTS, OF_THE_NEAREST, TYPES
+from mlflow_cf.evaluation.measure.measured import TYPES, columns_of
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.metrics import METRICS
 
 ROW, LABEL, CORRECT, ABSOLUTE_ERROR = "row", "label", "correct", "absolute_error"
 GROUP: Final = "group."  # before the name of a column by which rows are grouped
@@ -89,7 +88,7 @@ def size(path: Path) -> int:
 def _schema(beside: Beside, model: ExplainedModel) -> Any:
     """Return the columns and their types; known beforehand, for a part alone may have nothing but nulls in one."""
     special = {"prediction": _label_type(model), "changed": pa.list_(pa.string())}
-    own = [(name, special.get(name) or _ARROW[TYPES.get(name, "str")]) for name in (*FACTS, *METRICS, *OF_THE_NEAREST)]
+    own = [(name, special.get(name) or _ARROW[TYPES.get(name, "str")]) for name in columns_of(model)]
     facts = [(str(name), pa.string()) for name in beside.facts.columns]
     return pa.schema([*facts, *own, *([(beside.verdict, pa.float64())] if beside.verdict else [])])
 

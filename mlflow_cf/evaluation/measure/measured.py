@@ -28,10 +28,11 @@ LEAST_S: Final = 1e-3  # of a part under a time limit: its predictions are made 
 SPENT: Final = ("model_calls", "generations", "candidates")  # metrics that an explainer may report itself
 FACTS: Final = ("status", "reason", "prediction", "probability", "answers")
 OF_THE_NEAREST: Final = ("evaluations", "proof", "counterfactual", "changed", "text", "target_probability")
+WEIGHT: Final = "protected_weight"  # whether a protected feature carries weight, where the policy names any
 TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("status", "reason", "proof", "text"), "str"),
     **dict.fromkeys(("answers", "evaluations"), "int64"),
-    **dict.fromkeys((*METRICS, "probability", "target_probability"), "float64"),
+    **dict.fromkeys((*METRICS, WEIGHT, "probability", "target_probability"), "float64"),
 }
 
 
@@ -73,6 +74,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
     Columns are ``status``, ``reason``, ``prediction``, ``probability`` and ``answers`` (how many) of the row; one per
     metric, its value for this query and NaN where it says nothing; and ``evaluations`` with what the nearest answer is:
     ``proof``, ``counterfactual`` (its row as JSON), ``changed`` (names), ``text`` and ``target_probability``.
+    ``protected_weight`` is 1 where a feature that the policy protects carries weight, where it protects any.
     Validity and constraints are asked of the model anew. But for ``seconds``, a line depends on nothing but its row.
 
     Raises:
@@ -98,6 +100,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
                     time_limit_s=granted_s,
                     max_evaluations=options.max_evaluations,
                     certify=options.certify,
+                    reasons=bool(explained.policy.protected),
                 )
             except Interrupted as stop:
                 found = [at for at, one in enumerate(stop.explanations) if one.reason != INTERRUPTED.reason]
@@ -106,6 +109,11 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
                 raise
             yield _measured(explained, part, explanations, options)
             count(len(part))
+
+
+def columns_of(explained: ExplainedModel) -> list[str]:
+    """Return the columns of the lines that are measured of a model."""
+    return [*FACTS, *METRICS, *OF_THE_NEAREST, *([WEIGHT] if explained.policy.protected else [])]
 
 
 def inliers_of(explained: ExplainedModel) -> Inliers | None:
@@ -143,9 +151,12 @@ def _measured(
             spent=_spent(explanation),
         )
         facts = {name: getattr(explanation, name) for name in FACTS[:-1]}
-        lines.append({**facts, "answers": end - start, **measure(answers, counted), **_of_the_nearest(explanation)})
-    table = pd.DataFrame(lines, columns=[*FACTS, *METRICS, *OF_THE_NEAREST], index=part.index, dtype=object)
-    return table.astype(TYPES)
+        weight = {WEIGHT: float(bool(explanation.reasons.alarm)) if explanation.reasons.method else np.nan}
+        nearest = _of_the_nearest(explanation)
+        lines.append({**facts, "answers": end - start, **measure(answers, counted), **nearest, **weight})
+    columns = columns_of(explained)
+    table = pd.DataFrame(lines, columns=columns, index=part.index, dtype=object)
+    return table.astype({name: kind for name, kind in TYPES.items() if name in columns})
 
 
 def _check(

@@ -44,6 +44,7 @@ from mlflow_cf.structures.pair_tables import Numbers, PairTables
 from mlflow_cf.structures.parts import Leaves
 from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, Tests
+from mlflow_cf.structures.trees.contributions import TreeContributions
 from mlflow_cf.structures.trees.costs import TreeCosts
 from mlflow_cf.structures.trees.forest import Forest, Ints
 from mlflow_cf.structures.trees.growth import TreeGrowth
@@ -179,6 +180,10 @@ class TreeEnsemble:
     def pairs(self, row: Sequence[Encoded]) -> TreePairs:
         """Return the pairs of changes of a `row` (1,)."""
         return TreePairs.of(self.trees, row)
+
+    def against(self, references: Sequence[Encoded], player: NDArray[np.intp]) -> TreeContributions:
+        """Return what players contribute against reference rows; see `SupportsContributions`."""
+        return TreeContributions.of(self.trees, references, player)
 
 
 @dataclass(frozen=True, eq=False)
