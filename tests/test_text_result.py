@@ -108,6 +108,7 @@ class TestRecord:
             "levers",
             "responsiveness",
             "record",
+            "reasons",
             "explainer",
             "seed",
             "evaluations",
