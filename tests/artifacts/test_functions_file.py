@@ -285,7 +285,7 @@ class TestLoading:
         monkeypatch.setattr(
             mlflow_cf.artifact.publish.log.Publication,
             "publish",
-            lambda _, staged, account: found.append(steps(mlflow_cf.load_model(staged))),
+            lambda _, staged, _account: found.append(steps(mlflow_cf.load_model(staged))),
         )
         log_with_explainer(saved, "exact", "again")
         assert [action for action, _, _ in found[0]] == ["earn", "pay"]
