@@ -26,7 +26,7 @@ MODELS = {
     "boosting": lambda seed: GradientBoostingClassifier(n_estimators=20, random_state=seed),
     "linear": lambda _: make_pipeline(StandardScaler(), LogisticRegression()),
     "network": lambda seed: make_pipeline(
-        StandardScaler(), MLPClassifier((8,), solver="lbfgs", max_iter=200, random_state=seed)
+        StandardScaler(), MLPClassifier((8,), solver="lbfgs", max_iter=2_000, random_state=seed)
     ),
 }
 GROWING = ("tree", "forest", "boosting")  # boxes by themselves, where no rule is over several features
