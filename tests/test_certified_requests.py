@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -135,9 +136,9 @@ def test_several_answers_are_proved_each():
 def test_a_small_budget_gives_a_bound():
     explained = mlflow_cf.wrap(WIDE_FOREST, WIDE, distance=(0, 1, 0))
     best = explained.explain(WIDE_REFUSED, certify=True)
-    cut = explained.explain(WIDE_REFUSED, certify=True, max_evaluations=2_000)
+    cut = explained.explain(WIDE_REFUSED, certify=True, max_evaluations=800)
     for exact, answer in zip(best, cut, strict=True):
-        assert answer.evaluations <= 2_000
+        assert answer.evaluations <= 800
         (nearest,), (found,) = exact.counterfactuals, answer.counterfactuals
         assert found.bound <= nearest.distance <= found.distance
         assert (found.proof == "optimal") == (found.bound == found.distance)
@@ -200,3 +201,14 @@ def test_continuous_numbers_of_linear_models_are_certified_and_those_of_smooth_n
     (answer,) = mlflow_cf.wrap(smooth, data, values="continuous", target=1).explain(row, certify=True)
     assert answer.counterfactuals[0].proof == "none"
     assert "numbers between" in answer.reason
+
+
+def test_a_search_that_goes_on_for_long_leaves_evaluations_for_the_certificate():
+    """Six changes are needed, and the neighbourhoods of one generation are as large as the default limit."""
+    X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    X = pd.DataFrame(StandardScaler().fit_transform(X), columns=X.columns)
+    model = LogisticRegression(max_iter=2000).fit(X, y)
+    row = X[model.predict(X) == 0].sample(50, random_state=1).iloc[[41]]
+    (found,) = mlflow_cf.wrap(model, X, target=1).explain(row, certify=True)[0].counterfactuals
+    assert found.n_changed == 6
+    assert found.proof == "optimal"

@@ -12,6 +12,7 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.features import FeatureSpace
 from mlflow_cf.policy import Query
 from mlflow_cf.records.document import (
     Record,
@@ -48,21 +49,52 @@ def check_record(explained: Explains, source: RecordSource, time_limit_s: float 
     document = read_document(source)
     if "sha256" in document and is_edited(document):
         return Checks((Check("content", BROKEN, "the record was edited: its digest is of another content"),))
-    checking = _Checking(explained, read_record(document), time_limit_s)
-    return Checks(tuple(checking.all()))
+    record = read_record(document)
+    _check_features(explained.space, record)
+    query, table = Query.read(record.query), _table(explained.space, record)
+    return Checks(tuple(_Checking(explained, record, query, table, time_limit_s).all()))
+
+
+def _table(space: FeatureSpace, record: Record) -> pd.DataFrame:
+    """Return the raw row (1, d) of a record, which must be what the features can hold."""
+    row = dict(record.row)
+    table = space.from_values([row])
+    if row_values(space, table, "record.row") != row:
+        raise InputError("record.row", "has values that do not fit the features", "pass the model that answered")
+    return table
+
+
+def _check_features(space: FeatureSpace, record: Record) -> None:
+    rows = {"record.row": record.row}
+    for number, found in enumerate(record.answer.counterfactuals):
+        rows[f"record.answer.counterfactuals[{number}].row"] = found.row
+    for path, row in rows.items():
+        for name in row:
+            if name not in space.names:
+                raise InputError(f"{path}.{name}", "is no feature of the model", did_you_mean(name, space.names))
+        for name in space.names:
+            if name not in row:
+                raise InputError(f"{path}.{name}", "is missing", "pass the model that answered")
 
 
 @dataclass(frozen=True, eq=False)
 class _Checking:
+    """The check of one record.
+
+    Attributes:
+        explained: the model; record: what is claimed of it.
+        query: what was asked; table: (1, d) the raw row.
+        time_limit_s: seconds for the search that proves again.
+    """
+
     explained: Explains
     record: Record
+    query: Query
+    table: pd.DataFrame
     time_limit_s: float
 
     def all(self) -> Iterator[Check]:
         """Yield all checks, the quick ones first."""
-        self._check_features()
-        query, table = self._query, self._table  # raise before anything is told
-        del query, table
         yield Check("content", OK, f"as it was written by mlflow-cf {self.record.mlflow_cf}")
         explained, record = self.explained, self.record
         ours = model_digest(explained.space, explained.model, explained.outcome)
@@ -74,36 +106,11 @@ class _Checking:
         if record.proof.status in ("already", "infeasible", "found"):
             yield from self._proof()
 
-    @cached_property
-    def _query(self) -> Query:
-        return Query.read(self.record.query)
-
-    @cached_property
-    def _table(self) -> pd.DataFrame:
-        space, row = self.explained.space, dict(self.record.row)
-        table = space.from_values([row])
-        if row_values(space, table, "record.row") != row:
-            raise InputError("record.row", "has values that do not fit the features", "pass the model that answered")
-        return table
-
-    def _check_features(self) -> None:
-        names = self.explained.space.names
-        rows = {"record.row": self.record.row}
-        for number, found in enumerate(self.record.answer.counterfactuals):
-            rows[f"record.answer.counterfactuals[{number}].row"] = found.row
-        for path, row in rows.items():
-            for name in row:
-                if name not in names:
-                    raise InputError(f"{path}.{name}", "is no feature of the model", did_you_mean(name, names))
-            for name in names:
-                if name not in row:
-                    raise InputError(f"{path}.{name}", "is missing", "pass the model that answered")
-
     def _row(self) -> Check:
         """Ask the model about the row again."""
         answer = self.record.answer
         try:
-            labels, _ = self.explained.judge.predict(self._table)
+            labels, _ = self.explained.judge.predict(self.table)
         except Exception as error:  # noqa: BLE001  any model, any error
             return Check("row: prediction", BROKEN, f"the model cannot predict it ({type(error).__name__})")
         return self._prediction("row: prediction", answer.prediction, labels[0])
@@ -115,7 +122,7 @@ class _Checking:
 
     def _options(self, rung: int | None) -> dict[str, Any]:
         """Return what `verify` is asked for beside the policy."""
-        query = self._query
+        query = self.query
         return {
             "target": self._target(rung),
             "constraints": query.constraints,
@@ -128,7 +135,7 @@ class _Checking:
         target = self.record.query.get("target")
         if rung is None:
             return target
-        whole = self.explained.policy.target_for(self._query.target, self.explained.model, owner=True)
+        whole = self.explained.policy.target_for(self.query.target, self.explained.model, owner=True)
         if not rung <= len(whole.rungs):
             raise InputError("record.answer", f"rung {rung} is none of the ladder", "pass the record as it was written")
         return whole.rungs[rung - 1].to_dict()
@@ -137,7 +144,7 @@ class _Checking:
         """Yield what the model and every constraint say of a counterfactual now."""
         name, space = f"counterfactual {number}", self.explained.space
         now = self.explained.verify(
-            self._table, space.from_values([dict(found.row)]), minimality=False, **self._options(found.rung)
+            self.table, space.from_values([dict(found.row)]), minimality=False, **self._options(found.rung)
         )[0]
         if now.fault:
             yield Check(name, BROKEN, now.fault)
@@ -158,7 +165,7 @@ class _Checking:
         """Ask the model about the corners of a region, then prove one around the answer again."""
         what, space = f"counterfactual {number}: region", self.explained.space
         rows = space.from_values(list(corners(space, found.row, sides)))
-        for one in self.explained.verify(self._table, rows, minimality=False, **self._options(found.rung)):
+        for one in self.explained.verify(self.table, rows, minimality=False, **self._options(found.rung)):
             if not (one.valid and not one.fault and not one.broken and not one.unmet):
                 return Check(what, BROKEN, "a corner of it is no counterfactual now")
         if isinstance(self._again, str):
@@ -184,8 +191,8 @@ class _Checking:
         query["time_limit_s"] = seconds
         try:
             if record.served:
-                return self.explained.request(self._table, {"counterfactual": query})[0]
-            return self.explained.explain(self._table, **query)[0]
+                return self.explained.request(self.table, {"counterfactual": query})[0]
+            return self.explained.explain(self.table, **query)[0]
         except InputError as error:
             return f"a fresh search is refused ({error.message})"
 
@@ -218,19 +225,19 @@ class _Checking:
 
     def _status_now(self) -> str:
         query = {key: self.record.query[key] for key in ("target", "constraints") if key in self.record.query}
-        return self.explained.explain(self._table, **query, time_limit_s=self.time_limit_s)[0].status
+        return self.explained.explain(self.table, **query, time_limit_s=self.time_limit_s)[0].status
 
     @cached_property
     def _listed(self) -> list[float] | None:
         """Returns the distances of all counterfactuals there are, ascending; None where they are too many to list."""
-        if self._query.target is not None and getattr(self._query.target, "ladder", None):
+        if self.query.target is not None and getattr(self.query.target, "ladder", None):
             return None
-        rows = every_candidate(self.explained.context, self._query, self._table, served=self.record.served)
+        rows = every_candidate(self.explained.context, self.query, self.table, served=self.record.served)
         if rows is None:
             return None
         if not len(rows):
             return []
-        found = self.explained.verify(self._table, rows, minimality=False, **self._options(None))
+        found = self.explained.verify(self.table, rows, minimality=False, **self._options(None))
         return sorted(one.distance for one in found if one.ok and one.distance is not None)
 
     def _infeasible(self) -> Check:

@@ -38,7 +38,7 @@ from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.reasons import ReasonRequest
 from mlflow_cf.request.replies import explanation, with_probabilities
-from mlflow_cf.request.request import Request, Row, row_task
+from mlflow_cf.request.request import Request, Row, row_task, until_of_next
 from mlflow_cf.request.widening import with_regions
 from mlflow_cf.why_not.relax import Deciding
 from mlflow_cf.words.reasons import Uncertified, stopped
@@ -140,7 +140,7 @@ class Explaining:
         for start in range(0, len(blocked), ROWS_AT_ONCE):
             asked: list[Deciding[Explanation | VerifiedAnswers]] = []
             for place, (number, evidence) in enumerate(blocked[start : start + ROWS_AT_ONCE], start):
-                until = partial(_share, ends, len(blocked) - place)
+                until = partial(until_of_next, ends, len(blocked) - place)
                 asked.append(reasons.added(self.rows[number], self.explained[number], evidence, until))
             told = run_inquiries(self.request.judges, self.space, [*asked, self.predictions.asked()])
             for (number, _), one in zip(blocked[start : start + ROWS_AT_ONCE], told, strict=False):
@@ -281,12 +281,6 @@ class Explaining:
         task.budget.release()
         task.budget.take(self._unsettled[number].evaluations)
         return task
-
-
-def _share(ends: float | None, rows: int) -> float | None:
-    """Return until when the next of so many rows may take, if all are done by `ends`."""
-    now = time.perf_counter()
-    return None if ends is None else now + max(ends - now, 0.0) / rows
 
 
 SEARCH_SHARE = 0.8  # of the time there is; the rest is for the proof of what the search found

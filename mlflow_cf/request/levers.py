@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +19,7 @@ from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.proof.pipeline import Answer, run_inquiries
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.replies import counterfactuals
-from mlflow_cf.request.request import CodedRows, Request, is_wanted, read_rows, row_task
+from mlflow_cf.request.request import CodedRows, Request, is_wanted, read_rows, row_task, until_of_next
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.reasons import stopped
 from mlflow_cf.words.result import Explanation, LeverSet, Responsiveness, Share
@@ -86,7 +85,7 @@ class LeverRequest:
         request.admission.give_way()
         budget = task.budget.anew(max(request.max_evaluations - before.evaluations, 0))
         task = replace(task, budget=budget)
-        budget.start(_share(request.deadline, rows_left), request.deadline)
+        budget.start(until_of_next(request.deadline, rows_left), request.deadline)
         shown = before
         if request.query.responsiveness:
             shown = replace(shown, responsiveness=(yield from self._responsiveness(task, before, proved=proved)))
@@ -177,9 +176,3 @@ def lever_records(task: RowTask, answers: LeverAnswers, request: Request) -> tup
 
 def _one_answer(request: Request) -> Request:
     return replace(request, query=request.query.model_copy(update={"count": 1}))
-
-
-def _share(deadline: float | None, rows: int) -> float | None:
-    """Return until when the next of so many rows may take, if all are done by the deadline."""
-    now = time.perf_counter()
-    return None if deadline is None else now + max(deadline - now, 0.0) / rows

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -234,6 +235,12 @@ class Request:
         return self.requirements.bound(self.target, own)
 
 
+def until_of_next(deadline: float | None, rows: int) -> float | None:
+    """Return until when the next of so many rows may take, if all are done by the deadline; None without one."""
+    now = time.perf_counter()
+    return None if deadline is None else now + max(deadline - now, 0.0) / rows
+
+
 def is_wanted(request: Request, row: Row) -> bool:
     """Whether a row needs a counterfactual: it is valid, asked for, and not predicted as wanted."""
     if row.fault or row.outcome is None or request.query.explain == "none":
@@ -267,6 +274,8 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
         scorer=scorer,
     )
     reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
+    if request.certified and scorer is not None:
+        reserve = max(reserve, most // 2)  # a search that goes on for long must leave evaluations for the certificate
     obstacle = requirements.obstacle
     if unseen and requirements.structure is not None:
         feature = space.features[unseen[0]]
