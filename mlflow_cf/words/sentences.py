@@ -13,8 +13,8 @@ from functools import reduce
 from typing import Any, Final
 
 from mlflow_cf.features.feature import Feature, Level, days
+from mlflow_cf.words.changes import Change, RegionSide, Step, changes_between
 from mlflow_cf.words.phrases import MARKS, PHRASES, Language
-from mlflow_cf.words.result import Change, RegionSide, Step, changes_between
 
 MOST_LEVELS: Final = 5  # of a region, that a sentence lists
 BEFORE_NUMBERS: Final = "$€£¥"  # units that English puts before a number
