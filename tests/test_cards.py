@@ -210,8 +210,8 @@ class TestPictures:
         if marked is not None:
             assert marked.new is not None
             assert EDGE <= marked.new <= WIDTH - EDGE
-            assert "nan" not in marked.path
-            assert "inf" not in marked.path
+            assert "nan" not in marked.drawing.path
+            assert "inf" not in marked.drawing.path
 
     def test_a_page_has_each_drawing_once(self) -> None:
         shown = read(definitions(SHARED))
