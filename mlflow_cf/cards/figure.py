@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from mlflow_cf.cards.row import AnswerShown, ChangeShown, Record, answer_of
 from mlflow_cf.cards.colours import COLOURS, literal
 from mlflow_cf.cards.pictures import HEIGHT, WIDTH, Pictures
+from mlflow_cf.cards.row import AnswerShown, ChangeShown, Record, answer_of
 from mlflow_cf.errors import InputError
 from mlflow_cf.words.phrases import Language
 from mlflow_cf.words.sentences import Speaker

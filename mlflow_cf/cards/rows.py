@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from markupsafe import Markup
 
-from mlflow_cf.cards.row import Record, Text, changes_of, cut, proof_of
 from mlflow_cf.cards.render import macros
+from mlflow_cf.cards.row import Record, Text, changes_of, cut, proof_of
 from mlflow_cf.words.changes import Change
 from mlflow_cf.words.sentences import Speaker
 

@@ -115,7 +115,7 @@ def _picture(lines: Sequence[LeverSet]) -> str:
     head = TOP + 7 * max(map(len, names))  # names stand upright above their columns
     width, height = LEFT + CELL * len(names) + RIGHT, head + CELL * len(lines) + TOP
     style = 'font-family="sans-serif" font-size="12" fill="currentColor"'
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {style}>']
+    parts = [f'<svg width="{width}" height="{height}" {style}>']
     for place, name in enumerate(names):
         x = LEFT + CELL * place + CELL // 2 + 4
         parts.append(f'<text transform="translate({x},{head - 6}) rotate(-90)">{html.escape(name)}</text>')
