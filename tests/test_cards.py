@@ -193,6 +193,8 @@ class TestPictures:
         shown, hidden = (Pictures(features, least=least) for least in (0, 5))
         for name in ("job", "x"):
             assert hidden.drawing(name).path.count("M") < shown.drawing(name).path.count("M")
+        assert hidden.drawing("x").high < 1
+        assert shown.drawing("x").high > 4
         assert Pictures(features, least=1_000).marked("x", 0.0, 1.0) is None
 
     def test_far_values_do_not_flatten_the_others(self) -> None:

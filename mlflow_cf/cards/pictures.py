@@ -88,7 +88,7 @@ class Pictures:
     Attributes:
         features: of the model, in order, with their active domains. Nothing else of the background is drawn.
         least: values and bins of so many background rows or fewer are left blank, for readers who may not learn of
-            them; 0: nothing is.
+            them (`Privacy.k_anonymous`); 0: nothing is.
         shared: whether cards refer to one drawing per feature, which `definitions` returns, in place of one of their
             own; with 1,000 cards that is a tenth of the bytes.
     """
@@ -171,7 +171,10 @@ def _histogram(feature: Feature, least: int) -> Drawing:
     at = np.clip(np.floor((feature.values - start) / width), 0, bins - 1).astype(np.intp)
     counts: Floats = np.bincount(at, weights=feature.counts, minlength=bins).astype(np.float64)
     counts[counts <= least] = 0.0
-    return Drawing(_of_heights(counts, 1.0), start, start + bins * width, {}) if counts.any() else EMPTY
+    if not counts.any():
+        return EMPTY
+    first, last = np.flatnonzero(counts)[[0, -1]].tolist()  # where nothing may be told, the axis tells no ends either
+    return Drawing(_of_heights(counts[first : last + 1], 1.0), start + first * width, start + (last + 1) * width, {})
 
 
 def _axis(values: Floats, counts: Floats) -> tuple[float, float]:
