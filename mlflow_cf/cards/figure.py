@@ -41,7 +41,8 @@ def figure(record: Record, pictures: Pictures, language: Language, number: int) 
     if not 1 <= number <= len(found):
         fact = f"there are {len(found)} ({record['status']}{': ' if record['reason'] else ''}{record['reason'][:200]})"
         raise InputError("counterfactual", fact, "give a number from 1 on, of a row that has one")
-    shown = answer_of(record, found[number - 1], pictures, Speaker(language, pictures.known))
+    speaker = Speaker(language, pictures.known)
+    shown = answer_of(record, found[number - 1], pictures, speaker)
     changes = shown.changes[:MOST_PANELS]
     title = wrap(shown.sentence, WIDE)
     panels = len(changes) + (shown.bar is not None)
@@ -52,13 +53,14 @@ def figure(record: Record, pictures: Pictures, language: Language, number: int) 
         _draw_change(one, change)
     if shown.bar is not None:
         _draw_probability(axes[-1], shown)
-    drawn.supxlabel(literal(_facts(shown)), fontsize=SIZE, color=INK)
+    drawn.supxlabel(
+        literal(_facts(shown, speaker, len(found[number - 1]["changes"]) - len(changes))), fontsize=SIZE, color=INK
+    )
     return drawn
 
 
-def _facts(shown: AnswerShown) -> str:
-    left = len(shown.changes) - MOST_PANELS
-    more = [f"and {left} more changes"] if left > 0 else []
+def _facts(shown: AnswerShown, speaker: Speaker, left: int) -> str:
+    more = [speaker.say("more_changes", count=left)] if left > 0 else []
     return "\n".join(["  ·  ".join([shown.proof, *shown.facts, *more]), *wrap(shown.region, WIDE + 10)])
 
 

@@ -215,7 +215,7 @@ def _slot(bars: int) -> float:
 
 def _of_heights(heights: Floats, share: float) -> tuple[Bar, ...]:
     """Return bars of these heights (n,) side by side, each of them this share of its place wide."""
-    tallest, slot = heights.max(), WIDTH / len(heights)
+    tallest, slot = float(heights.max()), WIDTH / len(heights)
     return tuple(
         Bar(
             _round(slot * (number + (1 - share) / 2)),

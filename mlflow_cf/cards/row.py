@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -16,6 +17,7 @@ from mlflow_cf.words.sentences import Speaker
 
 Record = Mapping[str, Any]
 LONGEST, LONGEST_TITLE, LONGEST_SENTENCE = 60, 300, 600  # characters
+MOST_CHANGES: Final = 12  # of an answer; all are in its row
 MOST_LISTED: Final = 5  # levers, and shares
 PLANNERS: Final = ("cscf", "scf")  # their proofs are about what plans cost
 
@@ -41,7 +43,7 @@ class AnswerShown(NamedTuple):
 
     Attributes:
         sentence: its changes in words, and what comes of them; region: in which values it holds; plan: a line a step.
-        changes: each as from -> to.
+        changes: each as from -> to; more: how many are left out, in words.
         likely: the probability before and after, in words; bar: both, from 0 to 100.
         proof: what is proved, in words; sure: ``optimal``, ``bounded`` or ``none``.
         facts: distance, and the rung of a ladder.
@@ -51,6 +53,7 @@ class AnswerShown(NamedTuple):
     region: str
     plan: tuple[str, ...]
     changes: tuple[ChangeShown, ...]
+    more: str
     likely: str
     bar: tuple[float, float] | None
     proof: str
@@ -110,6 +113,7 @@ def answer_of(record: Record, found: Record, pictures: Pictures, speaker: Speake
     before, after = record["probability"], found["probability"]
     known = before is not None and after is not None
     told = speaker.say("likely_then", before=speaker.likely(before), after=speaker.likely(after)) if known else ""
+    left = len(found["changes"]) - MOST_CHANGES
     facts = [speaker.say("distance", distance=speaker.cost(found["distance"]))]
     if found["rung"] is not None:
         facts.append(speaker.say("rung", rung=found["rung"]))
@@ -117,7 +121,8 @@ def answer_of(record: Record, found: Record, pictures: Pictures, speaker: Speake
         cut(sentence, LONGEST_SENTENCE).short,
         cut(region, LONGEST_SENTENCE).short,
         tuple(cut(line, LONGEST_SENTENCE).short for line in more),
-        tuple(_changes(found, pictures, speaker)),
+        tuple(islice(_changes(found, pictures, speaker), MOST_CHANGES)),
+        speaker.say("more_changes", count=left) if left > 0 else "",
         told,
         (round(100 * before, 1), round(100 * after, 1)) if known else None,
         proof_of(record, found, speaker),

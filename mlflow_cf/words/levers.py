@@ -19,7 +19,7 @@ CELL, LEFT, TOP, RIGHT = 22, 8, 10, 560  # pixels of the picture
 COLOURS: Final = {
     "found": "#2a7f62",
     "implied": "#a9d6c5",
-    "infeasible": "#d9d9d9",
+    "infeasible": "#a8b0b8",
     "not_found": "#e8c468",
     "budget": "#e8c468",
 }

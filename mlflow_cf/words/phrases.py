@@ -83,6 +83,7 @@ PHRASES: Final[dict[str, dict[Language, str]]] = {
     },
     "likely_then": {"en": "probability {before} → {after}", "de": "Wahrscheinlichkeit {before} → {after}"},
     "distance": {"en": "distance {distance}", "de": "Abstand {distance}"},
+    "more_changes": {"en": "and {count} more changes", "de": "und {count} weitere Änderungen"},
     "rung": {"en": "rung {rung} of the ladder", "de": "Stufe {rung} der Leiter"},
     # what is proved of an answer
     "optimal": {"en": "proved nearest", "de": "bewiesen: die nächste"},

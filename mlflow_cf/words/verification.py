@@ -119,8 +119,8 @@ class Verifications(tuple[Verification, ...]):
 
     @property
     def summary(self) -> str:
-        """How many of them are counterfactuals: ``3 of 4 rows are counterfactuals``."""
-        return f"{sum(one.ok for one in self):,} of {counted(len(self), 'row')}: a counterfactual"
+        """How many of them are counterfactuals: ``3 of 4 rows hold as counterfactuals``."""
+        return f"{sum(one.ok for one in self):,} of {counted(len(self), 'row')} hold as counterfactuals"
 
     def _repr_html_(self) -> str:
         """Return a line per pair for notebooks: what is predicted, and what stands in the way, if something."""
