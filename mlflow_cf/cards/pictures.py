@@ -161,12 +161,12 @@ def _drawn(feature: Feature, least: int) -> Drawing:
 def _histogram(feature: Feature, least: int) -> Drawing:
     """Draw numbers; bins end at multiples of a round number, and what lies in a far tail falls into the last ones."""
     low, high = _axis(feature.values, feature.counts)
-    width = _round_number((high - low) / BINS)
-    if feature.step and feature.kind != "real":
-        width = max(width, feature.step)
+    width, step = _round_number((high - low) / BINS), 0.0 if feature.kind == "real" else feature.step or 0.0
+    if step:
+        width = math.ceil(width / step) * step  # so that every bin has as many values
     if not np.isfinite(high - low) or width <= 0:
         return EMPTY
-    start = math.floor(low / width) * width
+    start = math.floor(low / width) * width - step / 2  # a value lies in the middle of a bin that it has for itself
     bins = math.floor((high - start) / width) + 1
     at = np.clip(np.floor((feature.values - start) / width), 0, bins - 1).astype(np.intp)
     counts: Floats = np.bincount(at, weights=feature.counts, minlength=bins).astype(np.float64)
