@@ -71,10 +71,10 @@ def _draw_change(axes: Axes, change: ChangeShown) -> None:
     picture = change.picture
     if picture is None:
         return
-    for left, width in picture.bands:
-        axes.add_patch(Rectangle((left, 0), width, HEIGHT, facecolor=TO, alpha=0.15, linewidth=0))
     for bar in picture.drawing.bars:
         axes.add_patch(Rectangle((bar.left, 0), bar.width, bar.height, color=BARS, linewidth=0.5))
+    for left, width in picture.bands:
+        axes.add_patch(Rectangle((left, 0), width, HEIGHT, facecolor=TO, alpha=0.15, linewidth=0))
     axes.axhline(0, color=BARS, linewidth=1)
     _draw_marks(axes, (picture.old, picture.new), LOW)
 
