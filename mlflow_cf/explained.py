@@ -46,6 +46,7 @@ from mlflow_cf.request.warmth import Warmth
 from mlflow_cf.words.description import summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
+from mlflow_cf.words.languages import answers_in
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.phrases import Language
 from mlflow_cf.words.result import Explanation
@@ -488,4 +489,4 @@ class ExplainedModel:
         serves = partial(serves_rung, requirements)
         answers = answer_ladder(target, self.space.read(X), ask, caller.seconds, serves=serves)
         whole = tuple(replace(one, asked=(query, caller.served)) for one in answers)  # not of one rung
-        return replace(answers, items=whole)
+        return answers_in(replace(answers, items=whole), query.language or self.policy.language)
