@@ -9,75 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from mlflow_cf.words.phrases import Language
+from mlflow_cf.words.phrases import Phrases
+from mlflow_cf.words.proof_phrases import PROOF_PHRASES
 
-Phrases = dict[str, dict[Language, str]]
-
-_PROOFS: Final[Phrases] = {
-    "no_plan": {
-        "en": "no plan of as many steps as are allowed leads to a row that is predicted as wanted (proved)",
-        "de": "kein Plan mit höchstens so vielen Schritten führt zu einer Zeile mit gewünschter Vorhersage (bewiesen)",
-    },
-    "nothing_wanted": {
-        "en": "no admissible row is predicted as wanted (proved)",
-        "de": "keine zulässige Zeile wird wie gewünscht vorhergesagt (bewiesen)",
-    },
-    "nothing_left": {
-        "en": "no row that the explainer's own restrictions leave is predicted as wanted (proved)",
-        "de": "keine Zeile, die das Verfahren selbst zulässt, wird wie gewünscht vorhergesagt (bewiesen)",
-    },
-    "not_certified": {"en": "not certified: {fact}", "de": "nicht bewiesen: {fact}"},
-    "in_detail": {"en": "{fact} ({detail})", "de": "{fact} ({detail})"},
-    "unopened": {
-        "en": "the model could not be opened for this row",
-        "de": "das Modell ließ sich für diese Zeile nicht öffnen",
-    },
-    "requirement": {
-        "en": "a further requirement could not be opened ({detail})",
-        "de": "eine weitere Anforderung ließ sich nicht öffnen ({detail})",
-    },
-    "unseen_level": {
-        "en": "the model could not be opened for this row (the background has no level {detail})",
-        "de": "das Modell ließ sich für diese Zeile nicht öffnen (den Vergleichsdaten fehlt die Ausprägung {detail})",
-    },
-    "level_of": {"en": "{level} of {feature}", "de": "{level} von {feature}"},
-    "note_of": {"en": "{path}: {note}", "de": "{path}: {note}"},
-    "not_exact": {
-        "en": "numbers between those of the background are not searched exactly",
-        "de": "Zahlen zwischen denen der Vergleichsdaten werden nicht vollständig durchsucht",
-    },
-    "disagree": {
-        "en": "the opened model and the logged one disagree on this row",
-        "de": "das geöffnete und das gespeicherte Modell sind sich über diese Zeile nicht einig",
-    },
-    "ranked": {
-        "en": "the explainer ranks its answers in another way than by distance",
-        "de": "das Verfahren ordnet seine Antworten anders als nach dem Abstand",
-    },
-    "functions": {
-        "en": "of what Python functions compute, nothing can be proved",
-        "de": "über das, was Python-Funktionen berechnen, lässt sich nichts beweisen",
-    },
-    "steps": {
-        "en": "the cheapest plan has more than {detail} steps, and proofs compare no such plans",
-        "de": "der günstigste Plan hat mehr als {detail} Schritte, und solche Pläne vergleicht kein Beweis",
-    },
-    "longer": {
-        "en": "certified among plans of up to {detail} steps",
-        "de": "bewiesen unter Plänen mit bis zu {detail} Schritten",
-    },
-    "late": {
-        "en": "the time limit left no time for it",
-        "de": "das Zeitlimit ließ dafür keine Zeit",
-    },
-    "bends": {
-        "en": "bounds leave out a causal function that is not piecewise linear ({detail}) in numbers of any value",
-        "de": "Schranken lassen eine kausale Funktion aus, die nicht stückweise linear ist ({detail}), bei Zahlen "
-        "mit beliebigen Werten",
-    },
-    "product": {"en": "a product of what may change", "de": "ein Produkt von Veränderlichem"},
-    "quotient": {"en": "a quotient by what may change", "de": "eine Division durch Veränderliches"},
-}
 _LIMITS: Final[Phrases] = {
     "stopped_by_clock": {
         "en": "stopped by the time limit after {used:,} evaluations",
@@ -427,5 +361,5 @@ _NOTICES: Final[Phrases] = {
 }
 
 REASON_PHRASES: Final[Phrases] = {
-    **_PROOFS, **_LIMITS, **_FOUND, **_RULES, **_BLAME, **_ADVICE, **_REGIONS, **_FACTORS, **_NOTICES
+    **PROOF_PHRASES, **_LIMITS, **_FOUND, **_RULES, **_BLAME, **_ADVICE, **_REGIONS, **_FACTORS, **_NOTICES
 }  # fmt: skip
