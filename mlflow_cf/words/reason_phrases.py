@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mlflow_cf.words.opening_phrases import OPENING_PHRASES
 from mlflow_cf.words.phrases import Phrases
 from mlflow_cf.words.proof_phrases import PROOF_PHRASES
 
@@ -228,7 +229,6 @@ _BLAME: Final[Phrases] = {
     },
 }
 _ADVICE: Final[Phrases] = {
-    "advised": {"en": "{advice}; {reason}", "de": "{advice}; {reason}"},
     "all_ways": {"en": "{ways}", "de": "{ways}"},
     "ask_probability": {
         "en": "ask for a probability of {reached} instead of {asked}",
@@ -356,10 +356,9 @@ _NOTICES: Final[Phrases] = {
     "within": {"en": "from {low!v} to {high!v}", "de": "von {low!v} bis {high!v}"},
     "at_least": {"en": "at least {low!v}", "de": "mindestens {low!v}"},
     "not_above": {"en": "at most {high!v}", "de": "höchstens {high!v}"},
-    "with_value": {"en": "{feature}: {value}", "de": "{feature}: {value}"},
-    "with_values": {"en": "{parts!c}", "de": "{parts!c}"},
 }
 
 REASON_PHRASES: Final[Phrases] = {
-    **PROOF_PHRASES, **_LIMITS, **_FOUND, **_RULES, **_BLAME, **_ADVICE, **_REGIONS, **_FACTORS, **_NOTICES
+    **PROOF_PHRASES, **OPENING_PHRASES, **_LIMITS, **_FOUND, **_RULES,
+    **_BLAME, **_ADVICE, **_REGIONS, **_FACTORS, **_NOTICES,
 }  # fmt: skip
