@@ -218,10 +218,10 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], str]] = {
     ),
     "everything fixed": (TREE, {}, {"constraints": {"immutable": NUMBERS}}, "kein Merkmal darf sich ändern"),
     "a rule": (
-        TREE,
+        NEIGHBOURS,
         {},
-        {"constraints": {"rules": ["x_cf.income < x_cf.debt - 99999"]}, "why_not": False},
-        "nicht erfüllbar",
+        {"constraints": {"rules": ["x_cf.income < x_cf.debt - 99999"]}, "max_evaluations": 5000},
+        "ist für diese Zeile nicht erfüllbar",
     ),
     "steps": (
         TREE,
