@@ -46,6 +46,7 @@ from mlflow_cf.request.warmth import Warmth
 from mlflow_cf.words.description import Description, summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
+from mlflow_cf.words.languages import answers_in, reasons_in
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.phrases import Language
 from mlflow_cf.words.result import Explanation
@@ -390,6 +391,7 @@ class ExplainedModel:
         target: TargetSource = None,
         constraints: ConstraintSource = None,
         letter: Letter | None = None,
+        language: Language | None = None,
     ) -> Notice:
         """Return a notice of the decision about a row: its reasons, and apart from them what would change it.
 
@@ -397,14 +399,16 @@ class ExplainedModel:
             row, reference, most, target: as in `reasons`.
             count, constraints: of counterfactuals, as in `explain`.
             letter: templates of the owner's, and what they need beside the decision; None: ours.
+            language: of its words, as in `explain`.
 
         Raises:
             InputError: as `reasons` and `explain`, or a template that fails.
         """
-        reasons = self.reasons(row, reference=reference, most=most, target=target)
-        (found,) = self.explain(row, count=count, target=target, constraints=constraints)
+        language = language or self.policy.language
+        reasons = reasons_in(self.reasons(row, reference=reference, most=most, target=target), language)
+        (found,) = self.explain(row, count=count, target=target, constraints=constraints, language=language)
         record, wanted = self.record(row, found), self.policy.target_for(target, self.model, owner=True)
-        return notice_of(found, reasons, outcome_words(wanted), record, letter or Letter())
+        return notice_of(found, reasons, outcome_words(wanted), record, letter or Letter(), language)
 
     def record(self, row: Rows, explanation: Explanation) -> dict[str, Any]:
         """Return the record of an explained row, a JSON document that `check` verifies later, here or elsewhere.
@@ -492,4 +496,4 @@ class ExplainedModel:
         serves = partial(serves_rung, requirements)
         answers = answer_ladder(target, self.space.read(X), ask, caller.seconds, serves=serves)
         whole = tuple(replace(one, asked=(query, caller.served)) for one in answers)  # not of one rung
-        return replace(answers, items=whole)
+        return answers_in(replace(answers, items=whole), query.language or self.policy.language)

@@ -11,6 +11,7 @@ import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, Structure, TreeEnsemble
+from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.answers import Floats
 from mlflow_cf_flavors.lightgbm.trees import TINY, lightgbm_forest
 from mlflow_cf_flavors.sklearn.sources import Raw, RawLevels, Source, finished, raw_columns
@@ -86,7 +87,7 @@ def compile_xgboost(
     """
     del rows  # the dump has all that is needed
     if not np.isnan(missing):
-        raise NotOpenedError(f"XGBoost with missing={missing:g}")
+        raise NotOpenedError(say("missing_number", missing=float(missing)))
     columns = finished(_numbered(raw_columns(space, table.names), table, space), "XGBoost")
     return TreeEnsemble.compile(xgboost_forest(booster, rounds), columns, space)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import Activation, Column, Forest, Layers, Link, NotOpenedError, TreeEnsemble
+from mlflow_cf.words.statements import say
 
 ROUNDING: Final = 1e-9  # of the sum of shares
 
@@ -98,7 +99,7 @@ def added(terms: Sequence[Term], offset: Floats, link: Link) -> Sums:
     ]
     dense = [_last_times(model, matrix) for model, matrix in terms if isinstance(model, DenseModel)]
     if trees and dense:
-        raise NotOpenedError("trees and layers that are added up")
+        raise NotOpenedError(say("trees_and_layers"))
     return _one_forest(trees, offset, link) if trees else _one_layer(dense, offset, link)
 
 
@@ -119,7 +120,7 @@ def _one_forest(trees: Sequence[TreeModel], offset: Floats, link: Link) -> TreeM
     forests = [part.forest for part in trees]
     first = forests[0]
     if len(forests) > 1 and any(forest.subsets is not None or forest.rule != first.rule for forest in forests):
-        raise NotOpenedError("trees of several kinds that are added up")
+        raise NotOpenedError(say("kinds_of_trees"))
     columns, places = _columns([part.columns for part in trees])
     starts = np.cumsum([0, *(len(forest.column) for forest in forests)])[:-1]
     tested = [np.where(f.column >= 0, place[f.column], -1) for f, place in zip(forests, places, strict=True)]
@@ -150,7 +151,7 @@ def _one_layer(models: Sequence[DenseModel], offset: Floats, link: Link) -> Dens
         one = models[0]
         return replace(one, biases=[*one.biases[:-1], one.biases[-1] + offset], link=link)
     if any(len(model.weights) > 1 for model in models):
-        raise NotOpenedError("several networks that are added up")
+        raise NotOpenedError(say("several_networks"))
     columns, places = _columns([model.columns for model in models])
     weights = np.zeros((len(columns), len(offset)))
     for model, place in zip(models, places, strict=True):

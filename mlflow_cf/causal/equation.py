@@ -18,6 +18,7 @@ from mlflow_cf.constraints import Domain, Origin, Rule
 from mlflow_cf.constraints.expressions import Computed, Const, differing
 from mlflow_cf.constraints.rules import Atom, Source
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.words.statements import say
 
 SLACK: Final = 1e-6  # of the range of a child that takes any number
 ROUNDING: Final = 1e-9  # of the range, and of the number: a bound of the rounding error
@@ -108,9 +109,9 @@ def causal_rules(
             None if domain.interval is not None else np.unique(values[~np.isnan(values)]),
             feature.high - feature.low,
         )
-        names = " and ".join(space.names[parent] for parent in function.parents)
+        parents = tuple(space.names[parent] for parent in function.parents)
         then = Atom(Computed(equation), "<=", Const(0.0))
-        text = f"{feature.name} must follow {names}"
+        text = say("must_follow", feature=feature.name, parents=parents)
         rules.append(Rule((), then, Origin(source, "causal", position=number), text, defines=function.child))
     return tuple(rules)
 

@@ -20,6 +20,7 @@ from mlflow_cf.constraints.model import Coefficient
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.structures import ClippedLine, Column, LevelColumn, MonotoneStep, NumberColumn
 from mlflow_cf.structures.layers.columns import level_cells
+from mlflow_cf.words.statements import say
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +178,8 @@ def bends(expression: Expression) -> Iterator[str]:
             yield from chain.from_iterable(map(bends, several))
             varies = [any(references(part)) for part in several]
             if function == "*" and all(varies):
-                yield "a product of what may change"
+                yield say("product")
             elif function == "/" and varies[1]:
-                yield "a quotient by what may change"
+                yield say("quotient")
             elif function not in PIECEWISE and any(varies):
                 yield f"{function}()"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,17 @@ from mlflow_cf.constraints.rules import Atom, Comparison, Key, Origin, Rule, Sou
 from mlflow_cf.errors import MOST_TOLD, InputError, did_you_mean, raise_all
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.plaf import parse_rule
+from mlflow_cf.words.statements import say
 
 Pause = Callable[[], None]
 MOST_LEVELS = 24  # named in a rule's words
+# What a step of a number may be, by whether it goes up, and whether it is a percentage.
+STEPS: Final = {
+    (True, False): "up_by",
+    (False, False): "down_by",
+    (True, True): "up_by_percent",
+    (False, True): "down_by_percent",
+}
 MAX_RULE_TEXT = 100_000  # characters of all rules together; a request is read in about a second then
 
 
@@ -155,14 +164,14 @@ class _Compiler:
 
 def _directions(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
     signs: tuple[tuple[Key, Iterable[str], Comparison, str], ...] = (
-        ("immutable", constraints.immutable, "==", "must not change"),
-        ("increasing", constraints.increasing, ">=", "must not decrease"),
-        ("decreasing", constraints.decreasing, "<=", "must not increase"),
+        ("immutable", constraints.immutable, "==", "must_not_change"),
+        ("increasing", constraints.increasing, ">=", "must_not_decrease"),
+        ("decreasing", constraints.decreasing, "<=", "must_not_increase"),
     )
-    for key, names, sign, words in signs:
+    for key, names, sign, phrase in signs:
         for name, feature, column in c.features(key, dict.fromkeys(names), ordered=key != "immutable"):
             then = Atom(Ref("x_cf", column), sign, Ref("x", column), unknown_from=feature.unknown_from)
-            yield Rule((), then, Origin(c.source, key, name), f"{name} {words}", defines=column)
+            yield Rule((), then, Origin(c.source, key, name), say(phrase, feature=name), defines=column)
 
 
 def _ranges(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
@@ -188,7 +197,7 @@ def _relative(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
                 step = Apply("*", (Apply("abs", (own,)), Const(most / 100))) if percent else Const(float(most))
                 # a missing value fails what it is compared with, as that is arithmetic
                 then = Atom(new, "<=" if up else ">=", Apply("+" if up else "-", (own, step)))
-                text = f"{name} may go {'up' if up else 'down'} by {most}{' %' if percent else ''} at most"
+                text = say(STEPS[up, percent], feature=name, most=most)
                 yield Rule((Atom(new, "!=", own),), then, Origin(c.source, "relative", name), text, defines=column)
 
 
@@ -199,8 +208,9 @@ def _levels(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
             c.error(f"levels.{name}", "no level is allowed", "list at least one, or make the feature immutable")
         present = Atom(Ref("x_cf", column), "!=", MISSING)
         members = tuple(c.code(f"levels.{name}", feature, level) for level in levels)
-        more = f", {len(levels) - MOST_LEVELS} more" if len(levels) > MOST_LEVELS else ""
-        text = f"{name} must be one of {', '.join(map(str, levels[:MOST_LEVELS]))}{more}"
+        more = len(levels) - MOST_LEVELS
+        named = (*map(str, levels[:MOST_LEVELS]), *([say("more", count=more)] if more > 0 else []))
+        text = say("one_of", feature=name, levels=named)
         then = Atom(Ref("x_cf", column), "in", members=members)
         yield Rule((present,), then, Origin(c.source, "levels", name), text, defines=column)
 
@@ -211,7 +221,7 @@ def _forbidden(c: _Compiler, constraints: Constraints) -> Iterator[Rule]:
         for number, pair in enumerate(constraints.forbidden[name]):
             old_code, new_code = (Const(c.code(f"forbidden.{name}[{number}]", feature, value)) for value in pair)
             when = (Atom(own, "==", old_code), Atom(new, "!=", own))
-            text = f"{name} must not go from {pair[0]} to {pair[1]}"
+            text = say("forbidden", feature=name, old=str(pair[0]), new=str(pair[1]))
             yield Rule(
                 when, Atom(new, "!=", new_code), Origin(c.source, "forbidden", name, number), text, defines=column
             )
@@ -283,4 +293,4 @@ class ChangeLimit:
 
     def _rule(self, groups: tuple[Columns, ...]) -> Rule:
         then = Atom(Changed(groups), "<=", Const(float(self.most)))
-        return Rule((), then, self.origin, f"at most {self.most} {'change' if self.most == 1 else 'changes'}")
+        return Rule((), then, self.origin, say("at_most_one" if self.most == 1 else "at_most", most=self.most))

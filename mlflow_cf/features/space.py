@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -30,6 +30,29 @@ from mlflow_cf.features.codec import (
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
 from mlflow_cf.features.tables import Rows, as_rows, check_table
+
+
+class Misfit(str):
+    """Why a row cannot be coded: a value that its feature cannot have, in words.
+
+    Attributes:
+        feature: its name.
+        value: as Python writes it, cut where it is long.
+        noun: what it would have to be.
+        dtype: of the feature.
+    """
+
+    __slots__ = ("dtype", "feature", "noun", "value")
+    feature: str
+    value: str
+    noun: str
+    dtype: str
+
+    def __new__(cls, feature: str, value: str, noun: str, dtype: str) -> Self:
+        """Return the text ``feature: value is no noun of type dtype``."""
+        misfit = super().__new__(cls, f"{feature}: {value} is no {noun} of type {dtype}")
+        misfit.feature, misfit.value, misfit.noun, misfit.dtype = feature, value, noun, dtype
+        return misfit
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +149,7 @@ class FeatureSpace:
             return self
         return FeatureSpace(tuple(f.with_unseen(found[f.name]) if found.get(f.name) else f for f in self.features))
 
-    def encode_rows(self, frame: pd.DataFrame) -> tuple[Floats, dict[int, str]]:
+    def encode_rows(self, frame: pd.DataFrame) -> tuple[Floats, dict[int, Misfit]]:
         """Code the rows of `frame`, which has this space's columns in order.
 
         Returns:
@@ -142,14 +165,14 @@ class FeatureSpace:
             codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
             for column, feature in enumerate(self.features):
                 codes[:, column], bad[:, column] = encode_column(feature, raw_array(frame[feature.column]))
-        reasons: dict[int, str] = {}
+        reasons: dict[int, Misfit] = {}
         for column in np.flatnonzero(bad.any(axis=0)).tolist():
             feature = self.features[column]
             number = "finite whole number" if feature.stored.kind in "iu" else "finite number"
             kind = number if feature.numeric else feature.kind
             for row in np.flatnonzero(bad[:, column]).tolist():
                 value = repr(plain(frame[feature.column].iloc[row]))[:60]
-                reasons.setdefault(row, f"{feature.name}: {value} is no {kind} of type {feature.dtype}")
+                reasons.setdefault(row, Misfit(feature.name, value, kind, feature.dtype))
         return codes, reasons
 
     def _encode_row(self, frame: pd.DataFrame) -> Floats | None:

@@ -21,6 +21,7 @@ from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.policy.target import Target
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.reasons import Uncertified
+from mlflow_cf.words.statements import say
 
 MARGIN = Origin("policy", "margin")
 MOST_KEPT: Final = 64  # targets that stay bound: requests may name any
@@ -131,7 +132,8 @@ class Requirements:
         if self.opened.structure is None:
             return Uncertified("unopened", self.opened.note)
         closed = [one for one in self.further if one.opened.structure is None]
-        return Uncertified("requirement", f"{closed[0].origin.path}: {closed[0].opened.note}" if closed else "")
+        note = say("note_of", path=closed[0].origin.path, note=closed[0].opened.note) if closed else ""
+        return Uncertified("requirement", note)
 
     @cached_property
     def steady(self) -> bool:

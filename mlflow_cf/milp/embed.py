@@ -22,6 +22,7 @@ from mlflow_cf.structures.layers.columns import ClippedLine, NotOpenedError
 from mlflow_cf.structures.parts import Choice, Dense, LeafLimits, Leaves, Number, Part
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.structures.trees.cells import Lookup
+from mlflow_cf.words.statements import say
 
 
 def embed(program: Program, variables: Variables, structure: Structure) -> list[Affine]:
@@ -53,7 +54,7 @@ def _parts(structure: Structure) -> tuple[Part, ...]:
     try:
         return parts_of(structure)
     except NotOpenedError as error:
-        raise NotLinearError(str(error)) from error
+        raise NotLinearError(error.what) from error
 
 
 MOST_WIDTH: Final = 1  # of a first layer whose inputs need no columns of their own
@@ -88,7 +89,7 @@ def check_activation(dense: Dense) -> None:
         NotLinearError: the message says which.
     """
     if dense.weights and dense.activation != "relu":
-        raise NotLinearError(f"a network with {dense.activation} between its layers")
+        raise NotLinearError(say("activation", activation=dense.activation))
 
 
 def _terms(book: CellBook, feature: int, entry: Number | Choice) -> list[Affine]:
@@ -184,7 +185,7 @@ def embed_leaves(book: CellBook, leaves: Leaves) -> list[Affine]:
         NotLinearError: they have so many leaves that setting up the program would take seconds.
     """
     if len(leaves.tree) > MOST_LEAVES:
-        raise NotLinearError(f"trees with more than {MOST_LEAVES:,} leaves")
+        raise NotLinearError(say("many_leaves", most=MOST_LEAVES))
     program, tests = book.program, []
     reached = np.ones(len(leaves.tree), dtype=np.bool_)
     for feature, (lookup, limits) in enumerate(zip(leaves.lookups, leaves.limits, strict=True)):

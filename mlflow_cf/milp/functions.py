@@ -20,6 +20,7 @@ from mlflow_cf.milp.embed import rectified
 from mlflow_cf.milp.program import Affine, Columns, NotLinearError, Program, difference, total
 from mlflow_cf.milp.variables import Chosen, Real, Variables
 from mlflow_cf.plaf import Function
+from mlflow_cf.words.statements import say
 
 POINTS: Final = 65  # of a curve; lines between them are off by 1/32,768 of its curvature over the whole range
 
@@ -127,7 +128,7 @@ class _Embedding:
                 return total([self.of(left), self.of(right).times(1.0 if sign == "+" else -1.0)])
             case Apply(function, several):
                 return self._applied(function, [self.of(part) for part in several])
-        raise NotLinearError("a formula of this kind")
+        raise NotLinearError(say("other_formula"))
 
     def _approximated(self, expression: Expression, place: int) -> Affine:
         """Return straight lines between points of a part that is not linear in one real number."""
@@ -137,7 +138,7 @@ class _Embedding:
         codes[:, place] = at
         values = evaluate(expression, codes, self.usual)
         if np.isnan(values).any():
-            raise NotLinearError("a formula that is undefined in between")
+            raise NotLinearError(say("undefined_formula"))
         self.curved.append(expression)
         return _piecewise(self.program, number, at, values)
 
@@ -146,7 +147,7 @@ class _Embedding:
         if function == "abs":
             lines = [lines[0], lines[0].times(-1.0)]
         elif function not in PIECEWISE:
-            raise NotLinearError(f"{function}() of what may take any value")
+            raise NotLinearError(say("function_of_any", function=function))
         sign = -1.0 if function == "min" else 1.0
         return reduce(partial(_larger, self.program), [line.times(sign) for line in lines]).times(sign)
 
@@ -179,9 +180,9 @@ class _Embedding:
         for factor, other in ((right, left), (left, right)):
             if (table := self._tabled(factor)) is not None:
                 if np.isnan(table[1]).any():
-                    raise NotLinearError("a quotient by 0")
+                    raise NotLinearError(say("quotient_by_zero"))
                 return self._times(self.of(other), *table)
-        raise NotLinearError("a product or a quotient of what may take any value")
+        raise NotLinearError(say("product_of_any"))
 
     def _times(self, line: Affine, selectors: Columns, values: Floats) -> Affine:
         """Return an expression times the value (n,) of the selector that is 1, by a copy for every distinct value."""

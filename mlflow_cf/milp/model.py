@@ -22,6 +22,7 @@ from mlflow_cf.milp.solve import FEASIBILITY
 from mlflow_cf.milp.validity import ClassTarget, add_validity
 from mlflow_cf.milp.variables import STRICT, ChangedRange, Chosen, Real, Variables, domains_of
 from mlflow_cf.problem import Problem
+from mlflow_cf.words.statements import say
 
 Objective = Literal["distance", "l1", "l1_mad", "l2"]
 CountedOn = Literal["features", "columns"]
@@ -42,7 +43,7 @@ def add_distance(program: Program, variables: Variables) -> None:
             peaks.append(Affine.chosen(variable.selectors, group.peak[codes]))
             continue
         if distance.percentiles is not None:
-            raise NotLinearError("changes in percentiles of numbers that may take any value")
+            raise NotLinearError(say("percentiles"))
         scale, weight = float(distance.scale[variable.column]), float(distance.weights[variable.column])
         filled = np.isnan(variable.own) or not scale
         change = variable.switch if filled else variable.size.times(variable.step / scale)
@@ -232,7 +233,7 @@ def build(model: Model, wanted: Sequence[ClassTarget], cuts: Sequence[Cut], near
     scorer = problem.scorer
     domains = domains_of(problem, model.cutoff if model.aim.objective == "distance" else np.inf, near)
     if scorer is None:
-        raise NotLinearError("a model that could not be opened")
+        raise NotLinearError(say("closed_model"))
     if domains is None:
         return None
     program = Program()

@@ -194,4 +194,12 @@ class Program:
 
 
 class NotLinearError(Exception):
-    """Something that linear constraints cannot express exactly; the message says what."""
+    """Something that linear constraints cannot express exactly.
+
+    Attributes:
+        what: that is, in words.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what

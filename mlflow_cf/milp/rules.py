@@ -25,6 +25,7 @@ from mlflow_cf.milp.program import Affine, NotLinearError, Program, difference, 
 from mlflow_cf.milp.variables import NOTHING, Chosen, Real, Variables
 from mlflow_cf.problem import Problem
 from mlflow_cf.problem.points import bounds_only
+from mlflow_cf.words.statements import say
 
 STRICT_SUM: Final = 1e-6  # of the width of a sum of selected values: by how much it is above, where "more than" counts
 
@@ -141,12 +142,12 @@ def _linear_comparison(variables: Variables, atom: Atom) -> LinearComparison:
             rows[:, left.column] = variable.values(left.column)
             return LinearComparison(variable.where(atom.holds(rows, x0)).times(-1.0).plus(1.0), "<=", 0.5)
     if atom.sign == "in":
-        raise NotLinearError("membership of a number that may take any value")
+        raise NotLinearError(say("membership"))
     line = difference(_linear(variables, atom.left), _linear(variables, atom.right))
     if atom.sign in (">", ">="):
         line = line.times(-1.0)
     if atom.tolerance and atom.sign == "==":
-        raise NotLinearError("an equality up to a tolerance")
+        raise NotLinearError(say("near_equality"))
     touched = [variables.of(column) for column in atom.columns("x_cf")]
     real = any(isinstance(variable, Real) for variable in touched)
     strict = (line.high - line.low) * (variables.strict if real or not variables.strict else STRICT_SUM)
@@ -161,10 +162,10 @@ def _check_known(variables: Variables, atom: Atom) -> None:
         variable = variables.of(column)
         known = np.array([x0[column]]) if isinstance(variable, Real) else variable.values(column)
         if np.isnan(known).any() or (known >= atom.unknown_from).any():
-            raise NotLinearError("a value that may be missing or without a rank")
+            raise NotLinearError(say("value_without_rank"))
     for part in (atom.left, atom.right):
         if isinstance(part, Const) and not part.value < atom.unknown_from:
-            raise NotLinearError("a bound that is missing or without a rank")
+            raise NotLinearError(say("bound_without_rank"))
 
 
 def _linear(variables: Variables, expression: Expression) -> Affine:
@@ -181,11 +182,11 @@ def _linear(variables: Variables, expression: Expression) -> Affine:
         case Recoded(Ref("x_cf", column), _, _, table):
             variable = variables.of(column)
             if isinstance(variable, Real) or not np.isfinite(table).all():
-                raise NotLinearError("levels that the other feature lacks")
+                raise NotLinearError(say("other_levels"))
             return Affine.chosen(variable.selectors, np.array(table)[variable.values(column).astype(np.intp)])
         case Apply("+" | "-" | "*" | "/" as sign, (left, right)):
             return _combined(sign, _linear(variables, left), _linear(variables, right))
-    raise NotLinearError("an absolute value, or a number of changes")
+    raise NotLinearError(say("absolute"))
 
 
 def _combined(sign: str, left: Affine, right: Affine) -> Affine:
@@ -200,7 +201,7 @@ def _combined(sign: str, left: Affine, right: Affine) -> Affine:
             return right.times(left.constant)
         case "/" if right.fixed and right.constant:
             return left.times(1.0 / right.constant)
-    raise NotLinearError("a product or a quotient of what may change")
+    raise NotLinearError(say("product_of_changes"))
 
 
 INSIDE: Final = 5e-7  # of a child's range: how far inside the tolerance answers stay, where numbers are real
@@ -286,5 +287,5 @@ def _nonlinear_part(function: StructuralFunction) -> str:
             try:
                 check_linear(structure)
             except NotLinearError as error:
-                return str(error)
+                return error.what
             return ""

@@ -12,6 +12,7 @@ from scipy.special import expit
 from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.milp.program import Affine, NotLinearError, Program, difference
 from mlflow_cf.problem import Problem
+from mlflow_cf.words.statements import say
 
 SAFE: Final = 1e-12  # shares nearer to 0 or 1 have no finite odds
 MOST_WANTED: Final = 100  # combinations of classes that are tried one after the other
@@ -29,7 +30,7 @@ def ways(problem: Problem) -> list[tuple[ClassTarget, ...]]:
     targets = () if problem.scorer is None else problem.scorer.targets
     columns = [[None] if target.kind == "interval" else target.columns for target in targets]
     if np.prod([len(several) for several in columns]) > MOST_WANTED:
-        raise NotLinearError(f"more than {MOST_WANTED} ways of meeting the targets")
+        raise NotLinearError(say("many_ways", most=MOST_WANTED))
     return [tuple(zip(targets, way, strict=True)) for way in product(*columns)]
 
 
@@ -74,7 +75,7 @@ def _class_bounds(sums: list[Affine], target: SumTarget, column: int, margin: fl
     elif target.link == "softmax" and len(sums) == 2:
         yield difference(sums[column], sums[1 - column]), _log_odds(target.least, margin)
     else:
-        raise NotLinearError("a least probability among several classes of a model that is no tree")
+        raise NotLinearError(say("several_classes"))
 
 
 def _log_odds(share: float, margin: float) -> float:

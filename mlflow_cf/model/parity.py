@@ -16,6 +16,7 @@ from mlflow_cf.structures.capabilities import SupportsParts, ends_of, is_ordered
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.structure import TIE, Structure, score_rows
 from mlflow_cf.version import VERSION
+from mlflow_cf.words.statements import say
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
 EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
@@ -62,26 +63,25 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     """
     model = judge.model
     if model.compile is None:
-        return Opened(None, "scored through the model itself")
+        return Opened(None, say("closed"))
     if not model.regression and model.score is None:
-        return Opened(None, "scored through the model itself: it has labels only, no scores")
+        return Opened(None, say("labels_only"))
     if not model.regression and not judge.argmax_decides:
-        return Opened(None, "scored through the model itself: its label is not that of the largest score")
+        return Opened(None, say("other_label_rule"))
     rng = np.random.default_rng(0)  # fixed: which rows are compared is part of the check, not of a search
     chosen = np.sort(rng.permutation(len(background))[:MOST_ROWS])
     rows, said = background[chosen], outcome.take(chosen)
     try:
         structure = model.compile(space, space.decode(rows[:20]))
         if lost := lacking(structure):  # other packages are written for a version of this one
-            fact = f"its structure lacks {', '.join(lost)}: it was written for another mlflow-cf than {VERSION}"
-            raise NotOpenedError(fact)  # noqa: TRY301
+            raise NotOpenedError(say("other_version", lost=tuple(lost), version=VERSION))  # noqa: TRY301
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
         compared = ((rows, said), *_shuffled_and_edges(structure, judge, space, shuffled, rng))
         worst = max(_difference(structure, model.tolerance, table, expected) for table, expected in compared)
     except NotOpenedError as error:
-        return Opened(None, f"scored through the model itself: not opened, {error}")
+        return Opened(None, say("not_opened", what=error.what))
     except Exception as error:  # noqa: BLE001  an exotic model must still be explained, only slower
-        return Opened(None, f"scored through the model itself: opening it failed ({_named(error)})")
+        return Opened(None, say("opening_failed", kind=_named(error)))
     count = sum(len(table) for table, _ in compared)
     known = f"{structure.kind}; same as the model on {count:,} rows"
     if not isinstance(structure, SupportsParts):
@@ -158,12 +158,12 @@ def _difference(structure: Structure, tolerance: float, rows: Floats, expected: 
     scores = score_rows(structure, rows)
     truth = _truth(expected)
     if scores.shape != truth.shape:
-        raise NotOpenedError("scores of another shape")
+        raise NotOpenedError(say("other_shape"))
     worst = float(np.max(np.abs(scores - truth) / np.maximum(1.0, np.abs(truth))))
     if not worst <= tolerance:
-        raise NotOpenedError(f"scores differ by {worst:.1e}")
+        raise NotOpenedError(say("scores_differ", worst=float(worst)))
     if expected.scores is not None and _decided(scores)[scores.argmax(axis=1) != expected.codes].any():
-        raise NotOpenedError("a label differs")
+        raise NotOpenedError(say("label_differs"))
     return worst
 
 

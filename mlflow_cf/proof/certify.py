@@ -342,7 +342,7 @@ def certify_by_program(task: RowTask, verified: VerifiedAnswers, tolerance: floa
         cutoff = float(task.distance(answers.rows).min(initial=np.inf))
         low = lower_bound(Model(task.problem, margin=-SCORE_TOLERANCES * tolerance, cutoff=cutoff), task.budget, SEED)
     except NotLinearError as error:
-        return replace(verified, note=Uncertified("not_exact", str(error)))
+        return replace(verified, note=Uncertified("not_exact", error.what))
     if low.status == "infeasible":  # if there is an answer, structure and judge disagree
         known = replace(answers, note=Uncertified("disagree"))
         return known if len(answers.rows) else replace(answers, exhausted=True)

@@ -53,12 +53,12 @@ def verify_given(
     space = bound_policy.space.covering(rows).covering(found)
     X, faults = space.encode_rows(rows)
     Z, more = space.encode_rows(found)
-    faults = {**{at: f"counterfactual: {fault}" for at, fault in more.items()},
-              **{at: f"row: {fault}" for at, fault in faults.items()}}  # fmt: skip
-    good = np.array([at for at in range(len(found)) if at not in faults], dtype=np.intp)
+    told = {**{at: f"counterfactual: {fault}" for at, fault in more.items()},
+            **{at: f"row: {fault}" for at, fault in faults.items()}}  # fmt: skip
+    good = np.array([at for at in range(len(found)) if at not in told], dtype=np.intp)
     pairs = _Pairs(requirements, bound_policy.covering(space), target, space, X[good], Z[good])
     verified = dict(zip(good.tolist(), pairs.verified(minimality=minimality), strict=True))
-    return Verifications(verified.get(at) or Verification(faults[at]) for at in range(len(found)))
+    return Verifications(verified.get(at) or Verification(told[at]) for at in range(len(found)))
 
 
 def _table(space: FeatureSpace, given: Rows, path: str) -> pd.DataFrame:

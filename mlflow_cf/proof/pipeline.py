@@ -33,10 +33,16 @@ from mlflow_cf.proof.verify import (
 from mlflow_cf.why_not.blame import contradiction, impossible, no_row_left
 from mlflow_cf.words.reasons import NO_PLAN, NOTHING_LEFT, NOTHING_WANTED, hurried, stopped
 from mlflow_cf.words.result import Optimum, Status
+from mlflow_cf.words.statements import joined, say
 
 # An exact search went through everything, one look at every group shows it, or some rules leave no combination.
 # An explainer's own restrictions leave nothing: then constraints alone need not be what blocks.
 Evidence = Literal["exhausted", "evident", "contradiction", "restricted"]
+# What is said where there are fewer answers than asked for: nothing else exists, or nothing else was found.
+NO_OTHERS: Final = {
+    "near": ("no_other_levels_exist", "no_other_levels_found"),
+    "sets": ("no_other_sets_exist", "no_other_sets_found"),
+}
 ROUNDING: Final = 1e-4  # of the efforts of plans: explainers may round them
 
 
@@ -240,11 +246,9 @@ def _why_fewer(task: RowTask, verified: VerifiedAnswers) -> str:
     if budget.cut:
         why = stopped(budget.cut, budget.used)
     else:
-        found = "exists" if verified.exhausted else "was found"
-        what = "differs by a level" if variety.near else "changes other features"
-        least = f"{100 * variety.min_difference:g}%"
-        why = f"nothing else {found} that {what}, or a number by {least} of its range more"
-    return f"{len(verified.rows)} of {task.problem.count} counterfactuals asked for: {why}"
+        exist, found = NO_OTHERS["near" if variety.near else "sets"]
+        why = say(exist if verified.exhausted else found, percent=100 * variety.min_difference)
+    return say("fewer", found=len(verified.rows), asked=task.problem.count, why=why)
 
 
 def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
@@ -260,7 +264,7 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
         origin = verified.origin.tolist()
         if candidates.costs is not None:
             diagnostics["costs"] = candidates.costs[origin].tolist()
-        reasons = [verified.note.reason] if verified.note else []
+        reasons: list[str] = [verified.note.reason] if verified.note else []
         proofs = verified.proofs
         if len(verified.rows) < task.problem.count:
             reasons.append(_why_fewer(task, verified))
@@ -269,14 +273,13 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
             reasons.append(hurried(budget.cut, budget.used))
         known = candidates.optima
         optima = tuple(known[at] if at < len(known) else None for at in origin) if known else ()
-        return Answer("found", "; ".join(reasons), verified, verified_row.plans, optima, diagnostics)
+        return Answer("found", joined(*reasons) if reasons else "", verified, verified_row.plans, optima, diagnostics)
     if candidates.bound is not None and np.isinf(candidates.bound):
         return Answer("infeasible", NOTHING_LEFT, diagnostics=diagnostics, evidence="restricted")
     if verified.exhausted:
         planned = candidates.least_cost is not None
-        reason = NO_PLAN if planned else NOTHING_WANTED
         evidence: Evidence = "restricted" if planned else "exhausted"
-        return Answer("infeasible", reason, diagnostics=diagnostics, evidence=evidence)
+        return Answer("infeasible", NO_PLAN if planned else NOTHING_WANTED, diagnostics=diagnostics, evidence=evidence)
     if budget.cut:
         return Answer("budget", stopped(budget.cut, budget.used), diagnostics=diagnostics)
     reason = contradiction(task.problem)
@@ -284,7 +287,7 @@ def answer_of(verified_row: VerifiedRow, *, briefly: bool = False) -> Answer:
         return Answer("infeasible", reason, diagnostics=diagnostics, evidence="contradiction")
     untried = not budget.used and not len(candidates.rows)
     reason = no_row_left(task.problem) if untried and not briefly else ""
-    reason = reason or f"no counterfactual among {budget.used:,} rows tried"
+    reason = reason or say("not_found", used=budget.used)
     return Answer("not_found", reason, diagnostics=diagnostics)
 
 

@@ -11,21 +11,23 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources import files
+from types import SimpleNamespace
 from typing import Any, Final
 
 from jinja2 import StrictUndefined, TemplateError
 from jinja2.sandbox import SandboxedEnvironment
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.features import Level
 from mlflow_cf.words.factors import Factor, Reasons
+from mlflow_cf.words.phrases import Language
 from mlflow_cf.words.result import Explanation
-from mlflow_cf.words.sentences import Speaker, spoken
+from mlflow_cf.words.sentences import Speaker
+from mlflow_cf.words.statements import in_language, say
 
-NO_CHANGES: Final = {
-    "infeasible": "No change that the policy allows would have led to another decision (proved).",
-    "already": "Nothing: the decision is as wanted.",
-}
-NONE_FOUND: Final = "No change was found that would have led to another decision."
+NO_CHANGES: Final = {"infeasible": say("no_change_allowed"), "already": say("no_change_needed")}
+NONE_FOUND: Final = say("no_change_found")
+SUFFIXES: Final[dict[Language, str]] = {"en": "", "de": ".de"}  # of the names of our templates
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Letter:
     """How a notice is rendered.
 
     Attributes:
-        text, html: Jinja2 templates; None: ours.
+        text, html: Jinja2 templates; None: ours, in the language of the notice.
         details: of the owner's, such as a name or a date: ``details`` in the templates.
     """
 
@@ -70,51 +72,75 @@ class Letter:
     html: str | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
-    def rendered(self, values: Mapping[str, Any]) -> tuple[str, str]:
+    def rendered(self, values: Mapping[str, Any], language: Language = "en") -> tuple[str, str]:
         """Return text and HTML.
 
         Raises:
             InputError: a template that cannot be read, or fails.
         """
         given = {**values, "details": self.details}
-        text = _rendered("text", self.text or _ours("notice.txt.jinja"), given, escape=False)
-        return text, _rendered("html", self.html or _ours("notice.html.jinja"), given, escape=True)
+        ours = f"notice{SUFFIXES[language]}"
+        text = _rendered("text", self.text or _ours(f"{ours}.txt.jinja"), given, escape=False)
+        return text, _rendered("html", self.html or _ours(f"{ours}.html.jinja"), given, escape=True)
 
 
 def notice_of(
-    explanation: Explanation, reasons: Reasons, wanted: str, answered: Mapping[str, Any], letter: Letter
+    explanation: Explanation,
+    reasons: Reasons,
+    wanted: str,
+    answered: Mapping[str, Any],
+    letter: Letter,
+    language: Language = "en",
 ) -> Notice:
     """Return the notice of an explained row.
 
     Args:
-        explanation: what would change the decision; reasons: what speaks against the row.
+        explanation: what would change the decision; reasons: what speaks against the row; both in the language.
         wanted: the wanted outcome in words.
         answered: the record of the explanation, with digests of model and policy; `ExplainedModel.check` verifies it.
-        letter: how it is rendered.
+        letter: how it is rendered; language: of its words.
 
     Raises:
         InputError: a template that cannot be read, or fails.
     """
+    wanted = str(in_language(wanted, language))
     record = {"wanted": wanted, "answered": dict(answered), "reasons": reasons.to_dict()}
     digest = digest_of(record)
     known = () if explanation.space is None else explanation.space.features
-    speaker = Speaker("en", {feature.name: feature for feature in known})
+    speaker = Speaker(language, {feature.name: feature for feature in known})
     changes = [speaker.changes(found.changes) for found in explanation.counterfactuals]
     values = {
-        "decision": spoken(explanation.prediction),
+        "decision": speaker.value(explanation.prediction),
         "wanted": wanted,
         "probability": explanation.probability,
-        "reasons": reasons.factors,
+        "reasons": [_worded(factor, speaker) for factor in reasons.factors],
         "no_reasons": reasons.reason,
         "changes": changes,
-        "no_changes": NO_CHANGES.get(explanation.status, NONE_FOUND),
+        "no_changes": in_language(NO_CHANGES.get(explanation.status, NONE_FOUND), language),
         "reference": reasons.reference,
         "scale": reasons.scale,
         "method": reasons.method,
         "digests": {"model": answered["model_sha256"], "policy": answered["policy_sha256"], "record": digest},
         "record": record,
     }
-    return Notice(*letter.rendered(values), digest, record, reasons, explanation)
+    return Notice(*letter.rendered(values, language), digest, record, reasons, explanation)
+
+
+def _worded(factor: Factor, speaker: Speaker) -> SimpleNamespace:
+    """Return what templates see of a reason; without a text of the owner's, it tells the row's values."""
+    pairs = zip(factor.features, factor.values, strict=True)
+    told = [f"{speaker.name(name)}: {speaker.value(_value(speaker, name, value), name)}" for name, value in pairs]
+    return SimpleNamespace(**vars(factor), name=factor.name, told=factor.text or ", ".join(told))
+
+
+def _value(speaker: Speaker, name: str, text: str | None) -> Level | None:
+    """Return the value of a feature that a reply has as text."""
+    feature = speaker.features.get(name)
+    if text is None or feature is None:
+        return text
+    if feature.kind == "boolean":
+        return text == "true"
+    return float(text) if feature.kind == "real" else int(text) if feature.kind == "integer" else text
 
 
 def digest_of(values: object) -> str:

@@ -22,11 +22,12 @@ from mlflow_cf.structures.shapley import Attribution
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.changes import written
 from mlflow_cf.words.factors import Factor, Method, Reasons
+from mlflow_cf.words.statements import say
 
 MOST_KEPT: Final = 4  # references of targets; of a forest with a million nodes, each has 40 MB of bits
 NOTHING: Final = 1e-9  # of the scores: a contribution up to it is rounding
-NOT_FINITE: Final = "the scores of the row or of its references are no finite numbers"
-TOO_FEW: Final = "the limits leave too few evaluations to sample contributions"
+NOT_FINITE: Final = say("not_finite")
+TOO_FEW: Final = say("too_few")
 
 
 class DecidedRow(NamedTuple):
@@ -84,7 +85,7 @@ class Reasoning:
         if found.reason:
             return found
         if name == "favourable_median" and not self.decided(found.rows, target, own):
-            return replace(found, reason="the median of the favourable rows is itself refused; compare with 'approved'")
+            return replace(found, reason=say("median_refused"))
         found = self.prepared(found)
         return found if found.contributions else named(name, self.background, met, space, MOST_SAMPLED)
 
@@ -133,7 +134,7 @@ class Reasoning:
             return Reasons("none", reason=TOO_FEW), 0
         told = reference.told
         if len(found.references) < len(reference.rows):
-            told = f"{told}, of which {len(found.references):,} were used"
+            told = say("of_which", told=told, rows=len(found.references))
         reasons = self._told(row, _Found(found.attribution, found.errors, score, told), most)
         return reasons, found.evaluations
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.policy.reasons import ReferenceName
 from mlflow_cf.structures.shapley import Contributions
+from mlflow_cf.words.statements import say
 
 MOST_EXACT: Final = 256  # reference rows where contributions are exact: four words of bits
 MOST_SAMPLED: Final = 32  # where every one of them is scored in many mixtures with the row
@@ -40,10 +41,10 @@ def approved(background: Floats, met: NDArray[np.bool_], most: int) -> Reference
     if len(rows) > most:
         # fixed: which rows are compared with is part of the reference, not of a request
         chosen = np.sort(np.random.default_rng(0).permutation(rows)[:most])
-    found = f"the mean of {_counted(len(rows), 'background row')} decided as wanted"
+    found = say("mean_of_one" if len(rows) == 1 else "mean_of", rows=len(rows))
     if len(chosen) < len(rows):
-        found = f"the mean of a sample of {len(chosen):,} of {len(rows):,} background rows decided as wanted"
-    return Reference(background[chosen], found, reason="" if len(rows) else "no background row is decided as wanted")
+        found = say("mean_of_sample", chosen=len(chosen), rows=len(rows))
+    return Reference(background[chosen], found, reason="" if len(rows) else say("none_approved"))
 
 
 def favourable_median(background: Floats, met: NDArray[np.bool_], space: FeatureSpace) -> Reference:
@@ -52,9 +53,9 @@ def favourable_median(background: Floats, met: NDArray[np.bool_], space: Feature
     A median is a value that occurs: of an even number of rows, the lower one in the middle.
     """
     rows = background[met]
-    told = f"the median of {_counted(len(rows), 'background row')} decided as wanted"
+    told = say("median_of_one" if len(rows) == 1 else "median_of", rows=len(rows))
     if not len(rows):
-        return Reference(rows, told, reason="no background row is decided as wanted")
+        return Reference(rows, told, reason=say("none_approved"))
     row = np.array([_middle(rows[:, at], ordered=feature.has_order) for at, feature in enumerate(space.features)])
     return Reference(row[None], told)
 
@@ -68,10 +69,6 @@ def _middle(codes: Floats, *, ordered: bool) -> float:
         return float(np.sort(known)[(len(known) - 1) // 2])
     levels, counts = np.unique(known, return_counts=True)
     return float(levels[counts.argmax()])
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def named(name: ReferenceName, background: Floats, met: NDArray[np.bool_], space: FeatureSpace, most: int) -> Reference:

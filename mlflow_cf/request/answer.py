@@ -30,8 +30,10 @@ from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import CodedRows, Request, Row, Work, wanted_of
 from mlflow_cf.words.explanations import Explanations, Interrupted
+from mlflow_cf.words.languages import answers_in
 from mlflow_cf.words.reasons import still_learning
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.statements import say
 
 LEAST_ROW_S: Final = 1e-6  # no row takes less
 PART_S: Final = 2.0  # of work on the rows of a long table that are explained together
@@ -41,7 +43,7 @@ AHEAD: Final = 2  # parts that a helper is given beforehand, so that it need not
 # Modules of processes that have only one core to themselves (tasks of Spark), so that they start no helpers.
 CROWDED: Final = ("pyspark.daemon", "pyspark.worker")
 ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-INTERRUPTED: Final = Answer("budget", "interrupted before this row was searched")
+INTERRUPTED: Final = Answer("budget", say("interrupted"))
 
 _logger = logging.getLogger(__name__)
 
@@ -83,9 +85,11 @@ def answer(request: Request, rows: Rows) -> Explanations:
         found = _confirmed(predictions, early) | found
         wanted = wanted_of(request, predictions.rows)
         unknown = {number: explanation(request, row, None, INTERRUPTED) for number, row in wanted.items()}
-        raise Interrupted(_joined(predictions, unknown | found, table), len(found), len(wanted)) from None
+        told = answers_in(_joined(predictions, unknown | found, table), request.speaker.language)
+        raise Interrupted(told, len(found), len(wanted)) from None
     joined = _joined(predictions, found, table)
-    return with_statuses(joined) if request.query.reasons else joined
+    joined = with_statuses(joined) if request.query.reasons else joined
+    return joined if request.speaker.language == "en" else answers_in(joined, request.speaker.language)
 
 
 def _confirmed(predictions: Predictions, found: Found) -> Found:
@@ -118,8 +122,7 @@ def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Fou
             if admitted:
                 _explain_all(predictions, wanted, table, found)
                 return
-        places = request.admission.places
-        reason = f"all places for explanations ({places}) are taken; the prediction stands, ask again in a moment"
+        reason = say("busy", places=request.admission.places)
         found.update((n, replace(bare(request, row), status="busy", reason=reason)) for n, row in wanted.items())
 
 
@@ -203,7 +206,7 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
     except InputError:
         raise
     except LateError:
-        return Answer("budget", "stopped by the time limit while the constraints were read")
+        return Answer("budget", say("late_constraints"))
     except Exception as error:  # noqa: BLE001  whatever goes wrong, the predictions must still leave
         return error
     if search is None:
@@ -214,7 +217,7 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
 def _leave_out(request: Request, rows: dict[int, Row], found: Found) -> None:
     """Answer the rows beyond those that one request may have explained, and take them out of `rows`."""
     most = len(rows) if request.caller.rows is None else request.caller.rows
-    reason = f"beyond the {most:,} rows that one request may have explained; send it in a request of its own"
+    reason = say("beyond", most=most)
     for number in list(islice(rows, most, None)):
         found[number] = replace(bare(request, rows.pop(number)), status="budget", reason=reason)
 

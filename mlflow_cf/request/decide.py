@@ -20,6 +20,7 @@ from mlflow_cf.request.request import Request, Row, row_task
 from mlflow_cf.why_not.blame import no_row_left
 from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, why_not
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.statements import joined, say
 
 MOST_ASKED: Final = 50_000  # evaluations to say fully why a row has no counterfactual; a second or two
 QUICK: Final = 0.1  # share of the time and the evaluations for quick reasons
@@ -119,7 +120,7 @@ class Reasons:
         )
         used = before.evaluations + left - decide.left
         if evidence in ("evident", "contradiction"):  # said already, and shorter
-            reason = f"{found.advice}; {before.reason}" if found.advice else before.reason
+            reason = joined(found.advice, before.reason)
         elif found.blocking or found.minimal:
             reason = found.reason
         else:
@@ -127,7 +128,7 @@ class Reasons:
             reason = no_row_left(self.task(row, self.relaxations.asked).problem) if untried else ""
             reason = reason or before.reason
             if found.missed:
-                reason += "; by the opened model there is one: ask another explainer, such as exact"
+                reason = say("missed", reason=reason)
         diagnostics = {**before.diagnostics, "why_not": found.to_dict()}
         return replace(before, reason=reason, evaluations=used, diagnostics=diagnostics)
 

@@ -43,6 +43,7 @@ from mlflow_cf.request.widening import with_regions
 from mlflow_cf.why_not.relax import Deciding
 from mlflow_cf.words.reasons import Uncertified, stopped
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.statements import joined, say
 
 ROWS_AT_ONCE: Final = 256  # searched before they are verified together; what a search needs stays in memory until then
 SHORTEST_S: Final = 1e-3  # of a round of certificates
@@ -114,8 +115,8 @@ class Explaining:
             self.count(len(chunk))
         seconds, searched = time.perf_counter() - started, len(self.rows) - len(self._unsearched)
         for number in self._unsearched if searched else ():
-            needed = f"a time_limit_s of about {seconds * self.in_all / searched:.2g} would do for {self.in_all:,} rows"
-            reason = f"{stopped('clock', 0)}; {needed}"  # if they are as fast as the others
+            needed = seconds * self.in_all / searched  # if they are as fast as the others
+            reason = say("time_needed", stopped=stopped("clock", 0), seconds=needed, rows=self.in_all)
             self.explained[number] = replace(self.explained[number], reason=reason)
         self._certify()
         if self.request.query.region:
@@ -253,8 +254,7 @@ class Explaining:
         for number in numbers:
             if not self._unsettled[number].verified.proofs:
                 before = self.explained[number]
-                reason = "; ".join(filter(None, [Uncertified("late").reason, before.reason]))
-                self.explained[number] = replace(before, reason=reason)
+                self.explained[number] = replace(before, reason=joined(Uncertified("late").reason, before.reason))
 
     def _left(self) -> float:
         """Return the seconds that are left."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -18,11 +19,12 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal import Requirements
 from mlflow_cf.policy import Query, Target
 from mlflow_cf.words.explanations import Explanations
-from mlflow_cf.words.reasons import NOTHING_LEFT
 from mlflow_cf.words.result import Counterfactual, Explanation, Proof
+from mlflow_cf.words.statements import joined, phrases_in, say
 
 # A target, rows, and the seconds that they may take (None: as long as it takes) -> their explanations.
 Ask = Callable[[Target, pd.DataFrame, float | None], Explanations]
+ALREADY: Final = say("holds_already")
 FINAL = ("invalid", "skipped")  # statuses that no rung changes
 
 
@@ -83,7 +85,7 @@ def _served(before: Sequence[Explanation], rung: Target, serves: Serves) -> Expl
     if not before:
         return None
     last = before[-1]
-    proved = last.status == "infeasible" and NOTHING_LEFT not in last.reason
+    proved = last.status == "infeasible" and "nothing_left" not in phrases_in(last.reason)
     if last.status in FINAL or proved or (last.counterfactuals and serves(rung, last.counterfactuals[0])):
         return replace(last, evaluations=0, diagnostics={})
     return None
@@ -127,7 +129,7 @@ def _joined(rungs: Sequence[Target], told: Sequence[Explanation]) -> Explanation
     open_ones = [one for one in told if one.status != "already"]
     status = "found" if answers else open_ones[0].status if open_ones else "already"
     reasons = [
-        f"rung {number} ({_words(rung)}): {'holds already' if one.status == 'already' else one.reason}"
+        say("rung", number=number, target=_words(rung), reason=ALREADY if one.status == "already" else one.reason)
         for number, (rung, one) in enumerate(zip(rungs, told, strict=True), start=1)
         if one.reason or (one.status == "already" and open_ones)
     ]
@@ -135,7 +137,7 @@ def _joined(rungs: Sequence[Target], told: Sequence[Explanation]) -> Explanation
     return replace(
         first,
         status=status,
-        reason="; ".join(reasons),
+        reason=joined(*reasons),
         counterfactuals=answers,
         evaluations=sum(one.evaluations for one in told),
         diagnostics={**first.diagnostics, "seconds": seconds, "rungs": [one.status for one in told]},
@@ -145,8 +147,8 @@ def _joined(rungs: Sequence[Target], told: Sequence[Explanation]) -> Explanation
 def _words(rung: Target) -> str:
     """Return what a rung asks for."""
     if rung.min_probability is not None:
-        return f"probability {rung.min_probability:g}"
+        return say("probability", least=rung.min_probability)
     low, high = rung.low, rung.high
     if low is not None and high is not None:
-        return f"{low:g} to {high:g}"
-    return f"{low:g} or more" if low is not None else f"{high:g} or less"
+        return say("from_to", low=low, high=high)
+    return say("or_more", low=low) if low is not None else say("or_less", high=high)

@@ -20,6 +20,7 @@ from mlflow_cf.proof.pipeline import Answer, run_inquiries
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.replies import counterfactuals
 from mlflow_cf.request.request import CodedRows, Request, is_wanted, read_rows, row_task, until_of_next
+from mlflow_cf.words.languages import levers_in
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.reasons import stopped
 from mlflow_cf.words.result import Explanation, LeverSet, Responsiveness, Share
@@ -155,7 +156,7 @@ def levers_of(request: Request, rows: Rows) -> Levers:
         (told,) = run_inquiries(request.judges, coded.space, [asked.of_task(task)])
     if isinstance(told, Exception):
         raise told
-    return Levers(told, known.bare)
+    return Levers(levers_in(told, request.speaker.language), known.bare)
 
 
 def lever_records(task: RowTask, answers: LeverAnswers, request: Request) -> tuple[LeverSet, ...]:

@@ -21,11 +21,12 @@ from mlflow_cf.request.context import RequestContext
 from mlflow_cf.request.request import Caller, CodedRows, Request, Row, is_wanted, read_rows
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
+from mlflow_cf.words.languages import reasons_in
 from mlflow_cf.words.reasons import stopped
 from mlflow_cf.words.result import Explanation
-from mlflow_cf.words.sentences import spoken
+from mlflow_cf.words.statements import say
 
-ALREADY: Final = Reasons("already", reason="the row is decided as wanted, so nothing speaks against it")
+ALREADY: Final = Reasons("already", reason=say("decided_already"))
 _logger = logging.getLogger(__name__)
 
 
@@ -126,13 +127,13 @@ def with_statuses(answers: Explanations) -> Explanations:
 def _without(one: Explanation) -> Reasons:
     if one.status == "already":
         return ALREADY
-    return Reasons("none", reason=one.reason or "explanations were not asked for")
+    return Reasons("none", reason=one.reason or say("not_asked"))
 
 
 def _failed(error: Exception) -> Reasons:
     """Return what is said of a row whose reasons failed; messages may quote values, so only the type is kept."""
     _logger.warning("reasons of a row failed with %s", type(error).__name__)
-    return Reasons("none", reason=f"failed ({type(error).__name__})")
+    return Reasons("none", reason=say("reasons_failed", kind=type(error).__name__))
 
 
 class Compared(NamedTuple):
@@ -166,11 +167,11 @@ def reasons_of(
     coded, decided = _one(request, row, "row")
     asked = ReasonRequest.of(request, coded.space)
     if asked is None or not is_wanted(request, decided):
-        return ALREADY
+        return reasons_in(ALREADY, request.speaker.language)
     if not isinstance(compared.reference, str):
         asked = replace(asked, own_reference=_own_reference(request, asked.reasoning, compared.reference, decided))
     with request.admission.entered(request.caller.patience_s) as _:
-        return asked.of_row(decided)
+        return reasons_in(asked.of_row(decided), request.speaker.language)
 
 
 def outcome_words(target: Target) -> str:
@@ -178,13 +179,13 @@ def outcome_words(target: Target) -> str:
     if target.means:
         return target.means
     if target.label is not None:
-        return spoken(target.label)
+        return say("label", label=target.label)
     if target.differs:
-        return "any other decision"
+        return say("other_decision")
     low, high = target.low, target.high
     if low is not None and high is not None:
-        return f"from {spoken(low)} to {spoken(high)}"
-    return f"at least {spoken(low)}" if low is not None else f"at most {spoken(high)}"
+        return say("within", low=low, high=high)
+    return say("at_least", low=low) if low is not None else say("not_above", high=high)
 
 
 def _one(request: Request, rows: Rows, path: str) -> tuple[CodedRows, Row]:
@@ -210,4 +211,4 @@ def _own_reference(request: Request, reasoning: Reasoning, rows: Rows, refused: 
     target = reasoning.model.bound(request.target, refused.own)
     if row.outcome is None or not bool(target.met(row.outcome)[0]):
         raise InputError("reference", "the row is itself refused", "give one that is decided as wanted, or 'approved'")
-    return reasoning.prepared(Reference(row.codes[None], "the given row"))
+    return reasoning.prepared(Reference(row.codes[None], say("given_row")))

@@ -19,6 +19,7 @@ from mlflow_cf.request.request import Request, Row
 from mlflow_cf.words.changes import changes_between
 from mlflow_cf.words.result import Counterfactual, Explanation, Status
 from mlflow_cf.words.sentences import Speaker
+from mlflow_cf.words.statements import say
 
 _logger = logging.getLogger(__name__)
 
@@ -51,7 +52,7 @@ def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer
         kind = type(answer).__name__
         _logger.warning("an explanation failed with %s", kind)
         _logger.debug("%s", frames(answer), exc_info=answer if request.bound_policy.reveal else None)
-        return replace(plain, status="invalid", reason=f"the explanation failed ({kind})")
+        return replace(plain, status="invalid", reason=say("failed", kind=kind))
     with counted() as failures:
         found = () if task is None else tuple(counterfactuals(task, answer, plain.space, request.speaker))
     return replace(

@@ -18,6 +18,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features.space import Misfit
 from mlflow_cf.goal import BoundTarget, Rating, Requirements
 from mlflow_cf.goal.requirements import rate_all
 from mlflow_cf.model.judge import CountedJudge, Decides, Label, Outcome
@@ -30,6 +31,7 @@ from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.sentences import Speaker
+from mlflow_cf.words.statements import Statement, say
 
 MOST_KEPT: Final = 8  # bound policies of requests that stay; each may hold the tables of groups that it names
 PATIENCE_S: Final = 0.03  # a served request waits so long for a place; most searches are over in less
@@ -54,11 +56,27 @@ class CodedRows:
     @classmethod
     def of(cls, known: FeatureSpace, frame: pd.DataFrame) -> CodedRows:
         """Code rows by the `known` features, which are extended by levels that the background does not have."""
-        codes, faults = known.encode_rows(frame)
-        space = known.covering(frame) if faults else known
+        codes, misfits = known.encode_rows(frame)
+        space = known.covering(frame) if misfits else known
         if space is not known:
-            codes, faults = space.encode_rows(frame)
-        return cls(frame, space, codes, faults)
+            codes, misfits = space.encode_rows(frame)
+        return cls(frame, space, codes, {row: _fault(misfit) for row, misfit in misfits.items()})
+
+
+# What a value would have to be, as phrases.
+NOUNS: Final = {
+    "finite whole number": "finite_whole_number",
+    "finite number": "finite_number",
+    "ordinal": "ordinal",
+    "category": "category",
+    "boolean": "boolean",
+}
+
+
+def _fault(misfit: Misfit) -> Statement:
+    """Return why a row cannot be explained that cannot be coded."""
+    noun = say(NOUNS[misfit.noun])
+    return say("misfit", feature=misfit.feature, value=misfit.value, noun=noun, dtype=misfit.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +133,7 @@ def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> R
     try:
         labels, outcome = judge.predict(frame)
     except Exception as error:  # noqa: BLE001  see above; the message may quote the row, so only the type is kept
-        return Row(codes, fault or f"the model cannot predict this row ({type(error).__name__})", None, None)
+        return Row(codes, fault or say("unpredictable", kind=type(error).__name__), None, None)
     return Row(codes, fault, labels[0], outcome)
 
 
@@ -279,7 +297,8 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     obstacle = requirements.obstacle
     if unseen and requirements.structure is not None:
         feature = space.features[unseen[0]]
-        obstacle = Uncertified("unseen_level", f"{feature.value(row.codes[unseen[0]])!r} of {feature.name}")
+        level = repr(feature.value(row.codes[unseen[0]]))
+        obstacle = Uncertified("unseen_level", say("level_of", level=level, feature=feature.name))
     problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unseen else partial)
     budget = Budget(most, reserve, request.admission.give_way)
     return RowTask(Engine(problem), targets[0], budget, obstacle, targets[1:], steady=requirements.steady)

@@ -20,9 +20,10 @@ from mlflow_cf.request.request import Request
 from mlflow_cf.words.changes import RegionSide
 from mlflow_cf.words.result import Counterfactual, Explanation
 from mlflow_cf.words.sentences import Speaker
+from mlflow_cf.words.statements import say
 
-NO_TIME: Final = "no region: the limits of the request left nothing for it"
-NARROW: Final = "no region: nothing around the answer could be proved"
+NO_TIME: Final = say("no_time")
+NARROW: Final = say("narrow")
 
 _logger = logging.getLogger(__name__)
 
@@ -49,7 +50,7 @@ def with_regions(
         except Exception as error:  # noqa: BLE001  whatever goes wrong, the answer stands
             _logger.warning("a region failed with %s", type(error).__name__)
             _logger.debug("%s", frames(error))
-            reason = f"no region: widening failed ({type(error).__name__})"
+            reason = say("widening_failed", kind=type(error).__name__)
             widened = tuple(replace(answer, region_reason=reason) for answer in one.counterfactuals)
         found[number] = replace(one, counterfactuals=widened, evaluations=max(one.evaluations, budget.used))
     return found
@@ -59,7 +60,7 @@ def _widened(request: Request, task: RowTask, one: Explanation, budget: Budget) 
     """Return the answers of a row with their regions."""
     problem = task.problem
     if problem.scorer is None:
-        reason = f"no region: {task.obstacle.fact}"
+        reason = say("no_region", fact=task.obstacle.fact)
         return tuple(replace(answer, region_reason=reason) for answer in one.counterfactuals)
     space, widened = problem.space, []
     codes: Floats = space.coded([answer.row for answer in one.counterfactuals])[1]

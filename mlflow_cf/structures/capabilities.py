@@ -23,6 +23,7 @@ from mlflow_cf.structures.pair_tables import PairTables, no_threshold
 from mlflow_cf.structures.parts import Leaves, Part
 from mlflow_cf.structures.shapley import SupportsContributions
 from mlflow_cf.structures.structure import Encoded, Flags, Structure
+from mlflow_cf.words.statements import say
 
 
 @runtime_checkable
@@ -315,7 +316,7 @@ def parts_of(structure: Structure) -> tuple[Part, ...]:
         NotOpenedError: it does not say, or no formula describes some part of it.
     """
     if not isinstance(structure, SupportsParts):
-        raise NotOpenedError(f"a structure without `parts`: {structure.kind}")
+        raise NotOpenedError(say("no_parts", kind=structure.kind))
     return structure.parts()
 
 

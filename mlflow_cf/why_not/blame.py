@@ -6,6 +6,7 @@ Also the naming of constraints in a sentence, those of one kind together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
 from itertools import combinations
 from math import prod
 
@@ -15,8 +16,8 @@ from mlflow_cf.constraints import Origin
 from mlflow_cf.constraints.rules import Rule
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Group, Problem
+from mlflow_cf.words.statements import say
 
-VALUES = "the background's values"
 WITHHOLDS = "privacy.k_anonymous"
 MOST_ROWS = 200_000  # combinations tried to prove that linked rules contradict each other
 FEW = 2  # constraints of one kind that are named by their paths
@@ -27,24 +28,24 @@ MOST_WORK = 4_000_000  # combinations tried for all of them together; a fraction
 def impossible(problem: Problem) -> str:
     """Return why no admissible row exists if one look at every group shows it, else ""."""
     for rule in problem.never:
-        return f"{rule.origin.path} cannot hold for this row ({rule.text})"
+        return say("cannot_hold", path=rule.origin.path, rule=rule.text)
     for group in problem.groups:
         if not group.own_allowed and group.interval is None and not group.proposals:
-            names = " and ".join(problem.space.names[column] for column in group.columns)
+            names = tuple(problem.space.names[column] for column in group.columns)
             rules = _blocking(problem, [group])
-            verb = "leaves" if len(rules) + group.domain.withheld == 1 else "leave"
-            return f"{names} must change, but {' and '.join(_causes(rules, [group]))} {verb} no value for it"
+            phrase = "leaves_no_value" if len(rules) + group.domain.withheld == 1 else "leave_no_value"
+            return say(phrase, features=names, causes=_causes(rules, [group]))
     must = [number for number, group in enumerate(problem.groups) if not group.own_allowed]
     for limit in problem.limits if must else ():
         counts, groups, least = problem.counts_of(limit), [problem.groups[number] for number in must], 0
         for number, group in zip(must, groups, strict=True):  # how many changes it is at least if it changes
             least += int(np.delete(counts[number], group.own).min(initial=len(group.columns)))
         if least > limit.most:
-            named = " and ".join(_causes([rule for group in groups for rule in group.rules], groups))
-            return f"{least} groups must change, more than {limit.origin.path} allows: {named}"
+            causes = _causes([rule for group in groups for rule in group.rules], groups)
+            return say("too_many", least=least, path=limit.origin.path, causes=causes)
     if not any(group.interval or group.proposals for group in problem.groups):
         causes = _causes([rule for group in problem.groups for rule in group.rules], problem.groups)
-        return f"no feature may change: {' and '.join(causes)}"
+        return say("nothing_may_change", causes=causes)
     return ""
 
 
@@ -52,7 +53,7 @@ def no_row_left(problem: Problem) -> str:
     """Return which constraints no favourable background row meets, if that is so, else ""."""
     rows = problem.background[problem.rate_background().favourable]
     if not len(rows):
-        return "no background row is predicted as wanted"
+        return say("no_wanted_row")
     constant = [column for column, feature in enumerate(problem.space.features) if feature.constant]
     rows[:, constant] = problem.x0[constant]  # rows keep their own
     if problem.check(rows).any():
@@ -60,7 +61,7 @@ def no_row_left(problem: Problem) -> str:
     limits = [limit.rule for limit in problem.limits]
     rules = [*(rule for group in problem.groups for rule in group.rules), *problem.linking, *limits]
     causes = _causes(_fewest(problem, list(dict.fromkeys(rules)), rows), problem.groups)
-    return f"none of the background rows that are predicted as wanted meets {' and '.join(causes)}"
+    return say("no_lawful_row", causes=causes)
 
 
 def contradiction(problem: Problem) -> str:
@@ -90,14 +91,19 @@ def contradiction(problem: Problem) -> str:
 def _disagreement(problem: Problem, rules: Sequence[Rule], groups: Sequence[Group]) -> str:
     fewest = _blocking(problem, groups, rules)
     if len(fewest) == 1:
-        sentence = f"{fewest[0].origin.path} cannot hold for this row ({fewest[0].text})"
+        sentence = say("cannot_hold", path=fewest[0].origin.path, rule=fewest[0].text)
     else:
-        sentence = f"{' and '.join(_causes(fewest, []))} contradict each other"
+        sentence = say("contradict", causes=_causes(fewest, []))
     together = [group for group in groups if len(group.columns) > 1]
-    names = (" and ".join(problem.space.names[column] for column in group.columns) for group in together)
-    left = f", with the combinations of {', and of '.join(names)} that may be proposed" if together else ""
-    hidden = f"; {WITHHOLDS} withholds rare ones" if any(group.domain.withheld for group in together) else ""
-    return f"{sentence}{left}{hidden}"
+    if not together:
+        return sentence
+    names = [
+        say("features", names=tuple(problem.space.names[column] for column in group.columns)) for group in together
+    ]
+    named = reduce(lambda first, last: say("and_of", first=first, last=last), names)
+    sentence = say("combinations", sentence=sentence, groups=named)
+    rare = any(group.domain.withheld for group in together)
+    return say("rare", sentence=sentence, path=WITHHOLDS) if rare else sentence
 
 
 def _involved(problem: Problem, rules: Sequence[Rule]) -> list[Group]:
@@ -149,13 +155,13 @@ def _rows(problem: Problem, groups: Sequence[Group], actions: Sequence[Floats]) 
     return rows
 
 
-def _causes(rules: Iterable[Rule], groups: Iterable[Group]) -> list[str]:
+def _causes(rules: Iterable[Rule], groups: Iterable[Group]) -> tuple[str, ...]:
     """Return in words what rules out all actions of some groups: rules, and rare combinations that are withheld."""
     withheld = [WITHHOLDS] if any(group.domain.withheld for group in groups) else []
-    return [*by_kind([rule.origin for rule in rules]), *withheld] or [VALUES]
+    return (*by_kind([rule.origin for rule in rules]), *withheld) or (say("values"),)
 
 
-def by_kind(origins: Sequence[Origin]) -> list[str]:
+def by_kind(origins: Sequence[Origin]) -> tuple[str, ...]:
     """Return constraints in words, many of a kind such as ``5 features of constraints.immutable (a, b, c, 2 more)``."""
     words: list[str] = []
     for section in dict.fromkeys(origin.section for origin in origins):
@@ -165,6 +171,7 @@ def by_kind(origins: Sequence[Origin]) -> list[str]:
         else:
             features = all(origin.position is None and origin.key != "robust_to" for origin in kind)
             places, more = [origin.place for origin in kind], len(kind) - SHOWN
-            shown = [*places[:SHOWN], f"{more} more"] if more > 1 else places
-            words.append(f"{len(kind)} {'features ' if features else ''}of {section} ({', '.join(shown)})")
-    return words
+            shown = (*places[:SHOWN], say("more", count=more)) if more > 1 else tuple(places)
+            phrase = "features_of_kind" if features else "of_kind"
+            words.append(say(phrase, count=len(kind), section=section, places=shown))
+    return tuple(words)

@@ -17,7 +17,7 @@ import numpy as np
 
 from mlflow_cf.constraints import Origin, Rule
 from mlflow_cf.constraints.expressions import Changed, Ref, evaluate
-from mlflow_cf.features import FeatureSpace, Floats, Level
+from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import Requirements
 from mlflow_cf.goal.requirements import MARGIN
 from mlflow_cf.model.judge import Asked, Outcome
@@ -26,10 +26,13 @@ from mlflow_cf.policy.target import EVEN
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.binding import admissible, same
 from mlflow_cf.why_not.blame import WITHHOLDS, by_kind
-from mlflow_cf.words.sentences import spoken
+from mlflow_cf.words.statements import say
 
 MOST_MADE: Final = 256  # relaxed questions that stay; each has the rules of its bound policy, sorted and compiled
 MIN_PROBABILITY = Origin("policy", "min_probability")  # a policy may hold a floor that no request may go below
+# What a feature is to be let do, by how the answer changes it: at all, or further than now.
+LET: Final = {"change": "let_change", "rise": "let_rise", "fall": "let_fall"}
+LET_FURTHER: Final = {"change": "let_change_further", "rise": "let_rise_further", "fall": "let_fall_further"}
 T = TypeVar("T")
 Deciding = Generator[Asked, Outcome, T]
 
@@ -95,27 +98,24 @@ class WhyNot:
         """The sentence of a reply."""
         sentence = self._blocked() if self.blocking else self._unwanted()
         if self.withheld:
-            groups = " and ".join(by_kind(self.withheld))
-            sentence += f"; {WITHHOLDS} withholds combinations of {groups} that few rows share"
+            return say("few_share", sentence=sentence, path=WITHHOLDS, groups=by_kind(self.withheld))
         return sentence
 
     def _unwanted(self) -> str:
         """Return what is said where no row is wanted at all, or none with the combinations that groups may take."""
-        limits = other = ""
-        if self.joined:
-            limits, other = f" and with the combinations that {' and '.join(by_kind(self.joined))} may take", "other "
-        rows = f"no row with values of the background{limits}"
-        return f"{rows} is predicted as wanted, even without {other}constraints (proved)"
+        return say("unwanted_together", groups=by_kind(self.joined)) if self.joined else say("unwanted")
 
     def _blocked(self) -> str:
         """Return what rules out every counterfactual, or may do so; what would help comes first."""
-        named, part = " and ".join(by_kind(self.blocking)), "" if self.minimal else ", or part of this"
+        named = by_kind(self.blocking)
         if self.advice:
-            return f"{self.advice}; {'' if self.proved else 'may be '}ruled out by {named}{part}"
-        verb = f"rule{'s' if len(self.blocking) == 1 else ''} out" if self.proved else "may rule out"
-        sentence = f"{named}{part and part + ','} {verb} every counterfactual"
+            causes = say("all_of" if self.minimal else "part_of", causes=named)
+            return say("ruled_out" if self.proved else "maybe_ruled_out", advice=self.advice, causes=causes)
+        causes = say("all_of" if self.minimal else "part_of_them", causes=named)
+        sure = "rules_out" if len(self.blocking) == 1 else "rule_out"
+        sentence = say(sure if self.proved else "may_rule_out", causes=causes)
         if self.tried and self.decided:
-            sentence += f"; to relax {'one of them' if len(self.tried) > 1 else 'it'} alone is not enough"
+            return say("one_is_not_enough" if len(self.tried) > 1 else "it_is_not_enough", sentence=sentence)
         return sentence
 
     def to_dict(self) -> dict[str, Any]:
@@ -287,20 +287,20 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
     bound_policy, row = asked.bound_policy, decision.row
     if origin == MIN_PROBABILITY:
         reached = _three_digits(max((decision.probability or 0.0) - asked.requirements.margin, 0.0))
-        return f"ask for a probability of {reached} instead of {asked.target.min_probability}"
+        return say("ask_probability", reached=reached, asked=asked.target.min_probability)
     if origin == MARGIN:
         above = (decision.probability or 0.0) - (asked.target.min_probability or EVEN)
-        return f"ask for a margin of {_three_digits(max(above, 0.0))} instead of {asked.requirements.margin}"
+        return say("ask_margin", reached=_three_digits(max(above, 0.0)), asked=asked.requirements.margin)
     if row is None or origin.key in ("groups", "robust_to", "plausible"):
-        return f"leave out {origin.path}"
+        return say("leave_out", path=origin.path)
     for limit in bound_policy.limits:
         if limit.origin == origin:
             changes = int(evaluate(Changed(limit.groups), row[None, :], x0)[0])
-            return f"allow {changes} changes instead of {limit.most}"
+            return say("allow_changes", changes=changes, most=limit.most)
     declared = [rule for rule in bound_policy.rules if rule.origin == origin]
     broken = [rule for rule in declared if not rule.holds(row[None, :], x0)[0]] or declared
-    ways = (_relax(rule, bound_policy.space, x0, row, reveal=bound_policy.reveal) for rule in broken)
-    return " and ".join(dict.fromkeys(ways))
+    ways = dict.fromkeys(_relax(rule, bound_policy.space, x0, row, reveal=bound_policy.reveal) for rule in broken)
+    return say("all_ways", ways=tuple(ways)) if len(ways) > 1 else next(iter(ways))
 
 
 def _three_digits(number: float) -> float:
@@ -312,22 +312,18 @@ def _relax(rule: Rule, space: FeatureSpace, x0: Floats, row: Floats, *, reveal: 
     """Return in words how far one rule must give way for a row (d,); without `reveal`, in which direction alone."""
     key, left = rule.origin.key, rule.then.left
     if key == "rules" or not isinstance(left, Ref) or (key == "forbidden" and not reveal):
-        return f"leave out {rule.origin.path} ({rule.text})"
+        return say("leave_out_rule", path=rule.origin.path, rule=rule.text)
     feature, old, new = space.features[left.column], x0[left.column], row[left.column]
-    before, after = (_in_full(feature.value(float(code))) for code in (old, new))
+    name, (before, after) = feature.name, (feature.value(float(code)) for code in (old, new))
     if key == "ranges":
-        bound = _in_full(feature.value(float(rule.then.bound(row[None, :], x0)[0])))
-        how = f"from {bound} to {after}" if reveal else f"({rule.text})"
-        return f"{'raise' if rule.then.sign == '<=' else 'lower'} the limit of {feature.name} {how}"
+        high = rule.then.sign == "<="
+        if not reveal:
+            return say("raise" if high else "lower", feature=name, rule=rule.text)
+        bound = feature.value(float(rule.then.bound(row[None, :], x0)[0]))
+        return say("raise_from" if high else "lower_from", feature=name, bound=bound, value=after)
     if key == "levels":
-        return f"allow {feature.name} to be {after}" if reveal else f"allow more levels of {feature.name}"
+        return say("allow_level", feature=name, value=after) if reveal else say("allow_levels", feature=name)
     if reveal:
-        return f"let {feature.name} go from {before} to {after}"
+        return say("let_go", feature=name, old=before, value=after)
     way = "change" if not feature.has_order or not abs(new - old) > 0 else "rise" if new > old else "fall"
-    return f"let {feature.name} {way}{' further' if key == 'relative' else ''}"
-
-
-def _in_full(value: Level | None) -> str:
-    """Return a value for a sentence; a number that a rounded one would not admit, with all its digits."""
-    text = spoken(value)
-    return repr(value) if isinstance(value, float) and float(text.replace(",", "")) != value else text
+    return say(LET_FURTHER[way] if key == "relative" else LET[way], feature=name)

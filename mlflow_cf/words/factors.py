@@ -102,10 +102,11 @@ class Reasons:
         plain = {key: value for key, value in vars(self).items() if key not in ("factors", "others", "reason")}
         return {
             **plain,
+            "reference": str(self.reference),
             "factors": [factor.to_dict() for factor in self.factors],
             "rest": self.rest,
             "alarm": [name for factor in self.alarm for name in factor.features],
-            "reason": self.reason,
+            "reason": str(self.reason),
         }
 
     def to_frame(self) -> pd.DataFrame:

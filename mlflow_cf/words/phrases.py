@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import Final, Literal
 
 Language = Literal["en", "de"]
+Phrases = dict[str, dict[Language, str]]  # by key and language
 
 # What stands between thousands, and before decimals.
 MARKS: Final[dict[Language, tuple[str, str]]] = {"en": (",", "."), "de": (".", ",")}
 
-PHRASES: Final[dict[str, dict[Language, str]]] = {
+PHRASES: Final[Phrases] = {
     # values
     "missing": {"en": "missing", "de": "keine Angabe"},
     "yes": {"en": "yes", "de": "ja"},

@@ -100,7 +100,7 @@ class Counterfactual:
             "text": self.text,
             "plan": [step.to_dict() for step in self.plan],
             "region": None if self.region is None else [side.to_dict() for side in self.region],
-            "region_reason": self.region_reason,
+            "region_reason": str(self.region_reason),
             "rung": self.rung,
         }
 
@@ -157,7 +157,7 @@ class LeverSet:
             "bound": None if found is None else found.bound,
             "changes": [change.to_dict() for change in self.changes],
             "text": "" if found is None else found.text,
-            "reason": self.reason,
+            "reason": str(self.reason),
         }
 
 
@@ -202,7 +202,7 @@ class Responsiveness:
     def to_dict(self) -> dict[str, Any]:
         """Return the record of a reply."""
         shares = [share.to_dict() for share in self.shares]
-        return {"responsive": self.responsive, "shares": shares, "reason": self.reason}
+        return {"responsive": self.responsive, "shares": shares, "reason": str(self.reason)}
 
 
 UNASKED: Final = Responsiveness()
@@ -255,7 +255,7 @@ class Explanation:
             "prediction": self.prediction,
             "probability": self.probability,
             "status": self.status,
-            "reason": self.reason,
+            "reason": str(self.reason),
             "counterfactuals": [found.to_dict() for found in self.counterfactuals],
             "levers": [lever.to_dict() for lever in self.levers],
             "responsiveness": self.responsiveness.to_dict(),

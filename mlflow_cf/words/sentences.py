@@ -91,15 +91,20 @@ class Speaker:
 
     def cost(self, amount: float) -> str:
         """Return an amount of effort with two decimals, or with three digits where that says more: 4.35, 0.0313."""
-        return self._marked(cost(amount))
+        return self.marked(cost(amount))
+
+    def marked(self, text: str) -> str:
+        """Return a number in English digits with the marks of the language."""
+        thousands, decimal = MARKS[self.language]
+        return text.translate({ord(","): thousands, ord("."): decimal})
 
     def likely(self, probability: float) -> str:
         """Return a probability with two decimals; 0.00 and 1.00 would say more than is known."""
         if 0 < probability < 0.005:
-            return self.say("below", probability=self._marked("0.01"))
+            return self.say("below", probability=self.marked("0.01"))
         if 0.995 < probability < 1:
-            return self.say("above", probability=self._marked("0.99"))
-        return self._marked(f"{probability:.2f}")
+            return self.say("above", probability=self.marked("0.99"))
+        return self.marked(f"{probability:.2f}")
 
     def pair(self, change: Change) -> tuple[str, str]:
         """Return both values of a change; numbers with all their digits where they would read the same otherwise."""
@@ -115,14 +120,9 @@ class Speaker:
     def _known(self, feature: str) -> Feature:
         return self.features.get(feature, _PLAIN)
 
-    def _marked(self, text: str) -> str:
-        """Return a number in English digits with the marks of the language."""
-        thousands, decimal = MARKS[self.language]
-        return text.translate({ord(","): thousands, ord("."): decimal})
-
     def _with_unit(self, text: str, known: Feature) -> str:
         unit = _one_line(known.units if known.units and text not in ("1", "-1") else known.unit)
-        number = self._marked(text)
+        number = self.marked(text)
         if not unit:
             return number
         if self.language == "en" and unit in BEFORE_NUMBERS:
@@ -168,7 +168,7 @@ class Speaker:
             told = [self.value(level, side.feature) for level in side.levels[:MOST_LEVELS]]
             others = len(side.levels) - len(told)
             if others:
-                return self.say("others", levels=", ".join(told), count=self._marked(f"{others:,}"))
+                return self.say("others", levels=", ".join(told), count=self.marked(f"{others:,}"))
             return reduce(lambda first, last: self.say("or", first=first, last=last), told)
         low, high = self.value(side.low, side.feature), self.value(side.high, side.feature)
         if side.low == side.high:

@@ -1,6 +1,7 @@
 """Sentences say what changes: in every language a reader gets the same changes back from them."""
 
 import re
+import string
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from laws import many
 from mlflow_cf.features.feature import Feature
 from mlflow_cf.words.changes import Change
 from mlflow_cf.words.phrases import Language
+from mlflow_cf.words.reason_phrases import REASON_PHRASES
 from mlflow_cf.words.sentences import Speaker
+from mlflow_cf.words.statements import Statement, in_language, say
 
 FEATURES = {
     "income": Feature("income", "real", "float64", label="yearly income", unit="EUR"),
@@ -98,3 +101,89 @@ def test_a_sentence_parses_back_to_its_changes(language: Language, changes: tupl
             assert told[0] != told[1]
         else:
             assert None in told or feature.kind in ("category", "boolean")
+
+
+PARTS = {key: list(string.Formatter().parse(told["en"])) for key, told in REASON_PHRASES.items()}
+LINKED_BY = {"c": ", ", "j": "; ", None: REASON_PHRASES["and"]}
+
+
+def fills_of(key: str) -> st.SearchStrategy[dict[str, Any]]:
+    """Return what may fill in a phrase, where that is no statement itself: numbers, words, and lists of words."""
+    made: dict[str, st.SearchStrategy[Any]] = {}
+    for _, name, spec, conversion in PARTS[key]:
+        if not name:
+            continue
+        if conversion in ("c", "j"):
+            made[name] = st.lists(WORD, min_size=1, max_size=3).map(tuple)
+        elif conversion == "r":
+            made[name] = WORD
+        elif conversion in ("v", "f") or spec:
+            made[name] = st.integers(0, 10**6 - 1 if spec in ("g", ".2g", ".1e") else 10**9)
+        elif name in ("causes", "groups"):
+            made[name] = st.lists(WORD, min_size=1, max_size=3).map(tuple)
+        else:
+            made[name] = WORD
+    return st.fixed_dictionaries(made)
+
+
+@st.composite
+def statements(draw: st.DrawFn, depth: int = 2) -> Statement:
+    """Draw a statement; words among its fills may be statements again."""
+    key = draw(st.sampled_from(sorted(set(REASON_PHRASES) - {"and"})))
+    fills = draw(fills_of(key))
+    words = sorted(name for name, fill in fills.items() if isinstance(fill, str))
+    if depth and words and draw(st.booleans()):
+        fills[draw(st.sampled_from(words))] = draw(statements(depth - 1))
+    return say(key, **fills)
+
+
+def pattern(key: str, language: Language) -> re.Pattern[str]:
+    """Return what reads the fills of a phrase."""
+    read, seen = "", set()
+    for literal, name, _, _ in string.Formatter().parse(REASON_PHRASES[key][language]):
+        read += re.escape(literal)
+        if name:
+            read += f"(?P={name})" if name in seen else f"(?P<{name}>.+)"
+            seen.add(name)
+    return re.compile(read, re.DOTALL)
+
+
+PATTERNS = {
+    language: {key: pattern(key, language) for key in REASON_PHRASES if key != "and"} for language in ("en", "de")
+}
+
+
+def literal(key: str, language: Language) -> int:
+    """Return how many characters a phrase has beside what fills it in."""
+    return sum(len(text) for text, _, _, _ in string.Formatter().parse(REASON_PHRASES[key][language]))
+
+
+def as_told(fill: Any, name: str, key: str, language: Language) -> str:
+    """Return the text of a fill by itself."""
+    spec, conversion = next((spec, conversion) for _, one, spec, conversion in PARTS[key] if one == name)
+    if isinstance(fill, tuple):
+        link = LINKED_BY[conversion]
+        return (link if isinstance(link, str) else link[language]).join(fill)
+    if isinstance(fill, int):
+        thousands, decimal = MARKS[language]
+        text = f"{fill:,}" if conversion else format(fill, spec)
+        return text.translate({ord(","): thousands, ord("."): decimal})
+    return repr(fill) if conversion == "r" else in_language(fill, language)
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+@settings(max_examples=many(100, 2_000))
+@given(statements())
+def test_a_statement_parses_back_to_its_phrase_and_what_fills_it_in(language: Language, said: Statement) -> None:
+    """Of all phrases that could have made its text, its own explains the most of it, and by the same fills."""
+    told = in_language(said, language)
+    assert in_language(told, "en") == said
+    expected = {name: as_told(fill, name, said.phrase, language) for name, fill in said.fills.items()}
+    found = PATTERNS[language][said.phrase].fullmatch(told)
+    assert found is not None
+    if all(not isinstance(fill, Statement) for fill in said.fills.values()):
+        assert found.groupdict() == expected
+        matching = [key for key, read in PATTERNS[language].items() if read.fullmatch(told)]
+        assert literal(said.phrase, language) == max(literal(key, language) for key in matching)
+    for text in expected.values():
+        assert text in told

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.structures import Forest, Link, NotOpenedError, Subsets
+from mlflow_cf.words.statements import say
 
 LINKS: Final[dict[str, Link]] = {
     "binary sigmoid:1": "sigmoid",
@@ -34,13 +35,13 @@ def lightgbm_forest(booster: Any) -> tuple[Forest, frozenset[int]]:
     """
     head, *texts = booster.model_to_string().split("\nTree=")
     if "average_output" in head.splitlines():
-        raise NotOpenedError("LightGBM's averaged trees (boosting rf)")
+        raise NotOpenedError(say("averaged_trees"))
     facts = _facts(head)
     link = _link(facts.get("objective", ""))
     texts[-1] = texts[-1].split("\nend of trees")[0]
     trees = [_facts(text) for text in texts]
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
-        raise NotOpenedError("LightGBM's linear trees")
+        raise NotOpenedError(say("linear_trees"))
     width = int(facts["num_tree_per_iteration"])
     splits = np.array([int(tree["num_leaves"]) - 1 for tree in trees])
     nodes = _Nodes.of(splits)
@@ -77,7 +78,8 @@ def _facts(text: str) -> dict[str, str]:
 def _link(objective: str) -> Link:
     link = LINKS.get(objective) or LINKS.get(objective.split(" ", maxsplit=1)[0])
     if link is None or "sqrt" in objective:
-        raise NotOpenedError(f"LightGBM's objective {objective}" if objective else "LightGBM with an own objective")
+        what = say("objective_of", library="LightGBM", objective=objective) if objective else say("own_objective")
+        raise NotOpenedError(what)
     return link
 
 
@@ -130,7 +132,7 @@ def _zeros_missing(column: Numbers, kind: Numbers) -> frozenset[int]:
     zeros = compares & (kind & _ZEROS_MISSING > 0)
     found = frozenset(column[zeros].tolist())
     if not found.isdisjoint(column[(column >= 0) & ~zeros].tolist()):
-        raise NotOpenedError("LightGBM with zeros that are missing values in some splits only")
+        raise NotOpenedError(say("some_zeros"))
     return found
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.structures import ClippedLine, IntervalColumn, LevelColumn, MonotoneStep, NotOpenedError, NumberColumn
+from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.sklearn.sources import (
     CAST,
     UNSEEN,
@@ -35,11 +36,6 @@ from mlflow_cf_flavors.sklearn.sources import (
 )
 
 # What can be opened in place of some steps, behind their names.
-_INSTEAD: Final = {
-    "FunctionTransformer": ", whose function nobody can look into (a step such as StandardScaler, MinMaxScaler, "
-    "KBinsDiscretizer or OneHotEncoder can be opened, and so can a model that is given what the function returns)",
-}
-
 Block = Callable[[Transformer, Sequence[Source]], list[Source]]
 
 
@@ -63,7 +59,7 @@ def transformed(step: Transformer, sources: Sequence[Source], names: Sequence[st
     if kind == "ColumnTransformer":
         return _column_transformer(step, sources, names)
     if kind not in _BLOCKS:
-        raise NotOpenedError(f"the step {kind}{_INSTEAD.get(kind, '')}")
+        raise NotOpenedError(say("function_step" if kind == "FunctionTransformer" else "step", kind=kind))
     return _BLOCKS[kind](step, sources)
 
 
@@ -82,7 +78,7 @@ def through(
 
 def _column_transformer(step: Transformer, sources: Sequence[Source], names: Sequence[str]) -> list[Source]:
     if step.transformer_weights:
-        raise NotOpenedError("a ColumnTransformer with weights")
+        raise NotOpenedError(say("weighted_columns"))
     placed: list[tuple[int, list[Source]]] = []
     for name, part, chosen in step.transformers_:
         where = step.output_indices_[name]
@@ -93,7 +89,7 @@ def _column_transformer(step: Transformer, sources: Sequence[Source], names: Seq
             continue
         outputs = transformed(part, [sources[i] for i in picked], [names[i] for i in picked])
         if where.stop - where.start != len(outputs):
-            raise NotOpenedError(f"the columns of {name}")
+            raise NotOpenedError(say("columns_of", name=str(name)))
         placed.append((where.start, outputs))
     return [column for _, outputs in sorted(placed, key=lambda item: item[0]) for column in outputs]
 
@@ -263,7 +259,7 @@ def imputed(step: Transformer, sources: Sequence[Source]) -> list[Source]:
         NotOpenedError: another value than None or NaN stands for missing ones.
     """
     if not is_missing(step.missing_values):
-        raise NotOpenedError(f"a SimpleImputer of {step.missing_values!r}")
+        raise NotOpenedError(say("imputer_of", value=repr(step.missing_values)))
     dtype = block_dtype(sources)
     columns = []
     for number, source in enumerate(sources):
@@ -284,7 +280,7 @@ def _filled(step: Transformer, given: Source, fill: Any, dtype: np.dtype[Any]) -
         return replace(source, values=(*source.values[:-1], fill))
     number = dtype.type(fill) if isinstance(fill, int | float | np.number) else None
     if number is None:
-        raise NotOpenedError(f"a SimpleImputer that fills numbers with {fill!r}")
+        raise NotOpenedError(say("imputer_with", value=repr(fill)))
     fills = MonotoneStep(lambda values: np.where(np.isnan(values), number, values), ClippedLine())
     return stepped(step, source, fills, dtype)
 

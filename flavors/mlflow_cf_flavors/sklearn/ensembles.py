@@ -10,6 +10,7 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import NotOpenedError
+from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.sums import DenseModel, Sums, Term, TreeModel, added
 
 Estimator = Any  # scikit-learn carries no types
@@ -26,7 +27,7 @@ class Read(Protocol):
 def _one_vs_rest(model: Estimator, read: Read) -> Sums:
     """Return one model per class side by side; their shares are divided by their total, margins are not."""
     if model.multilabel_:
-        raise NotOpenedError("OneVsRestClassifier of several labels")
+        raise NotOpenedError(say("several_labels"))
     parts = [read(one) for one in model.estimators_]
     if len(parts) == 1:
         return parts[0]
@@ -34,7 +35,7 @@ def _one_vs_rest(model: Estimator, read: Read) -> Sums:
     terms = []
     for number, part in enumerate(parts):
         if shares and (part.link != "sigmoid" or part.outputs > 1):
-            raise NotOpenedError("OneVsRestClassifier of shares, which it divides by their sum")
+            raise NotOpenedError(say("divided_shares"))
         matrix = np.zeros((part.outputs, len(parts)))
         matrix[-1, number] = 1.0  # a margin m is given as (-m, m)
         terms.append(Term(part, matrix))
@@ -56,7 +57,7 @@ def _bagged(model: Estimator, read: Read) -> Sums:
 def _voted(model: Estimator, read: Read) -> Sums:
     """Return the weighted mean of models; those that were dropped have a weight, but no estimator."""
     if getattr(model, "voting", "soft") == "hard":
-        raise NotOpenedError("VotingClassifier that counts labels")
+        raise NotOpenedError(say("counted_labels"))
     weights = np.ones(len(model.estimators_))
     if model.weights is not None:
         pairs = zip(model.estimators, model.weights, strict=True)
@@ -71,7 +72,7 @@ def _mean(model: Estimator, parts: Sequence[Sums], matrices: Sequence[Floats]) -
     labels = hasattr(model, "classes_")
     # layers of a classifier have a link, or margins, whose labels are counted instead
     if any(part.link != "identity" or (labels and isinstance(part, DenseModel)) for part in parts):
-        raise NotOpenedError(f"{type(model).__name__} of models whose scores are not sums")
+        raise NotOpenedError(say("scores_no_sums", kind=type(model).__name__))
     terms = [Term(part, matrix) for part, matrix in zip(parts, matrices, strict=True)]
     return added(terms, np.zeros(matrices[0].shape[1]), "identity")
 
@@ -79,15 +80,15 @@ def _mean(model: Estimator, parts: Sequence[Sums], matrices: Sequence[Floats]) -
 def _calibrated(model: Estimator, read: Read) -> Sums:
     """Return a model whose margins or shares are put through one sigmoid per class."""
     if len(model.calibrated_classifiers_) > 1:
-        raise NotOpenedError(f"CalibratedClassifierCV that averages {len(model.calibrated_classifiers_)} classifiers")
+        raise NotOpenedError(say("averaged_classifiers", count=len(model.calibrated_classifiers_)))
     one = model.calibrated_classifiers_[0]
     if one.method != "sigmoid":
-        raise NotOpenedError(f"CalibratedClassifierCV by {one.method}")
+        raise NotOpenedError(say("calibrated_by", method=str(one.method)))
     part, outputs = read(one.estimator), len(one.calibrators)
     if part.link != "identity" and not hasattr(one.estimator, "decision_function"):
-        raise NotOpenedError("CalibratedClassifierCV of scores that are not sums")
+        raise NotOpenedError(say("scores_no_sums", kind="CalibratedClassifierCV"))
     if outputs not in (1, part.outputs) or len(one.estimator.classes_) != len(model.classes_):
-        raise NotOpenedError("CalibratedClassifierCV of some of the classes")
+        raise NotOpenedError(say("some_classes", kind="CalibratedClassifierCV"))
     slope = np.array([-calibrator.a_ for calibrator in one.calibrators])
     offset = np.array([-calibrator.b_ for calibrator in one.calibrators])
     matrix = np.zeros((part.outputs, outputs))
@@ -105,9 +106,9 @@ def _boosted_votes(model: Estimator, read: Read) -> Sums:
     for one, share in zip(model.estimators_, shares, strict=False):  # stopped early, it has further weights, of 0
         part = read(one)
         if not isinstance(part, TreeModel) or len(part.forest.roots) > 1:
-            raise NotOpenedError("AdaBoostClassifier of others than single trees")
+            raise NotOpenedError(say("other_than_trees"))
         if len(one.classes_) <= several:
-            raise NotOpenedError("AdaBoostClassifier of some of the classes")
+            raise NotOpenedError(say("some_classes", kind="AdaBoostClassifier"))
         chosen = np.eye(several + 1)[part.forest.value.argmax(axis=1)]
         terms.append(Term(replace(part, forest=replace(part.forest, value=chosen)), share * ways))
     return added(terms, np.zeros(ways.shape[1]), "softmax" if several > 1 else "sigmoid")

@@ -24,6 +24,7 @@ from mlflow_cf.structures import (
     NotOpenedError,
     NumberColumn,
 )
+from mlflow_cf.words.statements import say
 
 Transformer = Any  # scikit-learn carries no types
 DOUBLE = np.dtype(np.float64)
@@ -106,11 +107,12 @@ def refusal(step: Any, source: Source) -> NotOpenedError:
     """Return the error of a step that needs the numbers of one feature, for a source of another kind."""
     kind = step if isinstance(step, str) else type(step).__name__
     if isinstance(source, Combination):
-        return NotOpenedError(f"{kind} behind {source.made_by}, which mixes columns")
+        return NotOpenedError(say("mixed_columns", kind=kind, before=source.made_by))
     if isinstance(source, RawDate):
-        return NotOpenedError(f"{kind} on the date {source.name}")
-    name = f" {source.name}" if isinstance(source, RawLevels) else ""
-    return NotOpenedError(f"{kind} on the levels of{name}, which no step turns into numbers")
+        return NotOpenedError(say("on_date", kind=kind, feature=source.name))
+    if isinstance(source, RawLevels):
+        return NotOpenedError(say("on_levels_of", kind=kind, feature=source.name))
+    return NotOpenedError(say("on_levels", kind=kind))
 
 
 def as_numbers(source: Source) -> Source:
@@ -248,7 +250,7 @@ def _mixed(step: Transformer, sources: Sequence[Source], matrix: Floats, offset:
     """Return the columns ``sources @ matrix + offset``, each as a combination of what comes from one raw feature."""
     kind = type(step).__name__
     if not (np.isfinite(matrix).all() and np.isfinite(offset).all()):
-        raise NotOpenedError(f"{kind} with numbers that are not finite")
+        raise NotOpenedError(say("infinite", kind=kind))
     columns, before, shift = _linear_map(sources, kind)
     weights, offsets = before @ matrix, shift @ matrix + offset
     return [Combination(kind, tuple(columns), weights[:, k], float(offsets[k])) for k in range(weights.shape[1])]

@@ -15,6 +15,7 @@ from scipy.sparse import issparse
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Link, NotOpenedError, Structure
+from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.boosting import lightgbm_trees, without
 from mlflow_cf_flavors.sklearn.columns import through, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
@@ -66,7 +67,7 @@ def _sums(estimator: Estimator, table: _Input) -> Sums:
         return ENSEMBLES[kind](estimator, table.read)
     read = _READERS.get(library) or _READERS.get(kind)
     if read is None:
-        raise NotOpenedError(f"the estimator {kind}")
+        raise NotOpenedError(say("estimator", kind=kind))
     return read(estimator, table)
 
 
@@ -100,7 +101,7 @@ def _xgboost(estimator: Estimator, table: _Input) -> TreeModel:
     """XGBoost in a pipeline or a search; it takes the zeros of a sparse table as missing values."""
     columns = finished(table.sources, type(estimator).__name__)
     if not np.isnan(estimator.missing):
-        raise NotOpenedError(f"XGBoost with missing={estimator.missing:g}")
+        raise NotOpenedError(say("missing_number", missing=float(estimator.missing)))
     if table.sparse:
         columns = [without(column, 0.0, 0.0) for column in columns]
     rounds = estimator.best_iteration + 1 if hasattr(estimator, "best_iteration") else 0
@@ -134,7 +135,7 @@ def _linear(estimator: Estimator, table: _Input) -> DenseModel:
     biases = np.broadcast_to(np.atleast_1d(estimator.intercept_), weights.shape[1:]).astype(np.float64)
     columns, weights, biases = unmixed(table.sources, type(estimator).__name__, weights, biases)
     if getattr(estimator, "loss", "") == "modified_huber":
-        raise NotOpenedError("SGDClassifier with modified_huber loss")
+        raise NotOpenedError(say("huber"))
     link: Link = "identity"
     if hasattr(estimator, "predict_proba"):
         several = type(estimator).__name__ not in _ONE_AGAINST_THE_REST and weights.shape[1] > 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import Forest, Link, NotOpenedError, Subsets
+from mlflow_cf.words.statements import say
 
 Estimator = Any  # scikit-learn carries no types
 
@@ -46,9 +47,9 @@ def _averaged(estimator: Estimator) -> Forest:
 
 def _gradient_boosting(estimator: Estimator) -> Forest:
     if estimator.loss == "exponential":
-        raise NotOpenedError("GradientBoostingClassifier with exponential loss")
+        raise NotOpenedError(say("exponential_loss"))
     if estimator.init_ != "zero" and type(estimator.init_).__name__ not in ("DummyClassifier", "DummyRegressor"):
-        raise NotOpenedError(f"GradientBoosting that starts from {type(estimator.init_).__name__}")
+        raise NotOpenedError(say("starts_from", kind=type(estimator.init_).__name__))
     rounds, width = estimator.estimators_.shape
     trees = [estimator.estimators_[r, k].tree_ for r in range(rounds) for k in range(width)]
     values = [tree.value[:, 0, :] * estimator.learning_rate for tree in trees]
@@ -59,7 +60,7 @@ def _gradient_boosting(estimator: Estimator) -> Forest:
 
 def _hist_gradient_boosting(estimator: Estimator) -> Forest:
     if not hasattr(estimator, "classes_") and estimator.loss not in ("squared_error", "absolute_error", "quantile"):
-        raise NotOpenedError(f"HistGradientBoostingRegressor with {estimator.loss} loss")
+        raise NotOpenedError(say("histogram_loss", loss=str(estimator.loss)))
     rounds = estimator._predictors  # noqa: SLF001  published nowhere else
     trees = [(tree.nodes, k) for round_ in rounds for k, tree in enumerate(round_)]
     sizes = np.array([len(nodes) for nodes, _ in trees])

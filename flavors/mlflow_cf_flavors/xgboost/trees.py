@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures import Forest, Link, NotOpenedError, Subsets
+from mlflow_cf.words.statements import say
 
 Tree = dict[str, Any]
 
@@ -31,9 +32,9 @@ def xgboost_forest(booster: Any, rounds: int) -> Forest:
     learner = json.loads(booster.save_raw("json"))["learner"]
     gradient_booster, objective = learner["gradient_booster"], learner["objective"]["name"]
     if gradient_booster["name"] != "gbtree":
-        raise NotOpenedError(f"XGBoost's booster {gradient_booster['name']}")
+        raise NotOpenedError(say("booster", name=str(gradient_booster["name"])))
     if objective not in LINKS:
-        raise NotOpenedError(f"XGBoost's objective {objective}")
+        raise NotOpenedError(say("objective_of", library="XGBoost", objective=str(objective)))
     model = gradient_booster["model"]
     count = model["iteration_indptr"][rounds] if rounds else len(model["trees"])
     trees = model["trees"][:count]

@@ -15,8 +15,10 @@ from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.lines import members_of
 from mlflow_cf.evaluation.measure.measured import WEIGHT
 from mlflow_cf.metrics import METRICS, aggregate
+from mlflow_cf.words.phrases import MARKS
 from mlflow_cf.words.reasons import NOTHING_LEFT
 from mlflow_cf.words.result import Proof, Status
+from mlflow_cf.words.statements import in_language
 
 PREFIX: Final = "cf"
 LEAST_SURE: Final = 10  # queries of a group that a standard error takes
@@ -106,7 +108,10 @@ def fixed_rows(lines: pd.DataFrame) -> pd.Series[bool]:
 
     What an explainer's own restrictions rule out alone is not among them.
     """
-    return (lines["status"] == "infeasible") & ~lines["reason"].str.contains(NOTHING_LEFT, regex=False)
+    fixed = lines["status"] == "infeasible"
+    for language in MARKS:  # lines hold text, in the language of the policy
+        fixed &= ~lines["reason"].str.contains(in_language(NOTHING_LEFT, language), regex=False)
+    return fixed
 
 
 def _counts(explainer: str, group: str, facts: pd.DataFrame) -> list[Figure]:

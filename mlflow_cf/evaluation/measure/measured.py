@@ -18,10 +18,10 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
-from mlflow_cf.request.answer import INTERRUPTED
 from mlflow_cf.request.explaining import progress
 from mlflow_cf.words.explanations import Interrupted
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.statements import phrases_in
 
 PART: Final = 4_096  # rows explained, measured and let go of together; each part starts its helper processes anew
 LEAST_S: Final = 1e-3  # of a part under a time limit: its predictions are made in any case
@@ -103,7 +103,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
                     reasons=bool(explained.policy.protected),
                 )
             except Interrupted as stop:
-                found = [at for at, one in enumerate(stop.explanations) if one.reason != INTERRUPTED.reason]
+                found = [at for at, one in enumerate(stop.explanations) if "interrupted" not in phrases_in(one.reason)]
                 if found:
                     yield _measured(explained, part.iloc[found], [stop.explanations[at] for at in found], options)
                 raise

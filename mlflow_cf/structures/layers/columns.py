@@ -17,7 +17,15 @@ DOUBLE = np.dtype(np.float64)
 
 
 class NotOpenedError(Exception):
-    """A part of a model that cannot be compiled, or is not known; the message says which, for `describe()`."""
+    """A part of a model that cannot be compiled, or is not known.
+
+    Attributes:
+        what: that is, in words, for `describe()`.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from mlflow_cf.structures.layers.columns import (
 from mlflow_cf.structures.parts import Activation, Choice, Dense, Number
 from mlflow_cf.structures.structure import Encoded, Flags, Link
 from mlflow_cf.structures.trees.cells import Lookup, last_values
+from mlflow_cf.words.statements import say
 
 _CELLS = 1 << 16  # floats that go through the later layers at a time: 512 kB, about what stays in the cache
 _ULP = 2.0**-52
@@ -406,7 +407,7 @@ def _entry(source: Source, rows: Floats) -> Number | Choice:
         return Choice(Lookup.of(np.append(cuts, np.inf), None if np.isnan(filled) else int(filled)), rows)
     affine = source.affine if isinstance(source, NumberColumn) else None
     if affine is None:
-        raise NotOpenedError("a number that is transformed in a way that is no formula")
+        raise NotOpenedError(say("no_formula"))
     return Number(affine, value_of_missing(source), rows[0])
 
 

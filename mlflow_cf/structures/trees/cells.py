@@ -24,6 +24,7 @@ from mlflow_cf.structures.layers.columns import (
     value_of_missing,
 )
 from mlflow_cf.structures.trees.forest import Forest, Ints
+from mlflow_cf.words.statements import say
 
 Nodes = NDArray[np.intp]
 Table = NDArray[np.bool_]
@@ -112,7 +113,7 @@ class Tests:
                 try:
                     table, rows = _tests(forest, columns, nodes, lookup.cuts)
                 except NotOpenedError as error:
-                    raise NotOpenedError(f"{raw.name}: {error}") from error
+                    raise NotOpenedError(say("note_of", path=raw.name, note=error.what)) from error
                 test[nodes] = rows + sum(map(len, tables))
                 tables.append(table)
             lookups.append(lookup)
@@ -178,7 +179,7 @@ def _tests(forest: Forest, columns: Sequence[Column], nodes: Nodes, cuts: Floats
     tests = np.column_stack([forest.column[nodes], limits, forest.missing_left[nodes], subset])
     distinct, rows = np.unique(tests, axis=0, return_inverse=True)
     if len(distinct) * (len(cuts) + 1) > MOST_ENTRIES:
-        raise NotOpenedError(f"{len(distinct):,} tests that tell {len(cuts):,} values apart")
+        raise NotOpenedError(say("many_tests", tests=len(distinct), values=len(cuts)))
     table = np.empty((len(distinct), len(cuts) + 1), dtype=np.bool_)
     for number in np.unique(distinct[:, 0]).astype(np.intp).tolist():
         mine, column = np.flatnonzero(distinct[:, 0] == number), columns[number]

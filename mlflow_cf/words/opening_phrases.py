@@ -1,0 +1,150 @@
+"""The phrases of what our flavors do not open: parts of models, by what their libraries call them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mlflow_cf.words.phrases import Phrases
+
+OPENING_PHRASES: Final[Phrases] = {
+    "trees_and_layers": {
+        "en": "trees and layers that are added up",
+        "de": "Bäume und Schichten, die addiert werden",
+    },
+    "kinds_of_trees": {
+        "en": "trees of several kinds that are added up",
+        "de": "Bäume mehrerer Arten, die addiert werden",
+    },
+    "several_networks": {
+        "en": "several networks that are added up",
+        "de": "mehrere Netze, die addiert werden",
+    },
+    "averaged_trees": {
+        "en": "LightGBM's averaged trees (boosting rf)",
+        "de": "gemittelte Bäume von LightGBM (boosting rf)",
+    },
+    "linear_trees": {
+        "en": "LightGBM's linear trees",
+        "de": "lineare Bäume von LightGBM",
+    },
+    "objective_of": {
+        "en": "{library}'s objective {objective}",
+        "de": "die Zielfunktion {objective} von {library}",
+    },
+    "own_objective": {
+        "en": "LightGBM with an own objective",
+        "de": "LightGBM mit eigener Zielfunktion",
+    },
+    "some_zeros": {
+        "en": "LightGBM with zeros that are missing values in some splits only",
+        "de": "LightGBM mit Nullen, die nur in manchen Tests für fehlende Werte stehen",
+    },
+    "booster": {
+        "en": "XGBoost's booster {name}",
+        "de": "der Booster {name} von XGBoost",
+    },
+    "several_labels": {
+        "en": "OneVsRestClassifier of several labels",
+        "de": "OneVsRestClassifier mit mehreren Labels zugleich",
+    },
+    "divided_shares": {
+        "en": "OneVsRestClassifier of shares, which it divides by their sum",
+        "de": "OneVsRestClassifier von Anteilen, die er durch ihre Summe teilt",
+    },
+    "counted_labels": {
+        "en": "VotingClassifier that counts labels",
+        "de": "VotingClassifier, der Stimmen zählt",
+    },
+    "scores_no_sums": {
+        "en": "{kind} of models whose scores are not sums",
+        "de": "{kind} von Modellen, deren Scores keine Summen sind",
+    },
+    "averaged_classifiers": {
+        "en": "CalibratedClassifierCV that averages {count} classifiers",
+        "de": "CalibratedClassifierCV, der {count} Klassifikatoren mittelt",
+    },
+    "calibrated_by": {
+        "en": "CalibratedClassifierCV by {method}",
+        "de": "CalibratedClassifierCV mittels {method}",
+    },
+    "some_classes": {
+        "en": "{kind} of some of the classes",
+        "de": "{kind} für einen Teil der Klassen",
+    },
+    "other_than_trees": {
+        "en": "AdaBoostClassifier of others than single trees",
+        "de": "AdaBoostClassifier von anderem als einzelnen Bäumen",
+    },
+    "estimator": {
+        "en": "the estimator {kind}",
+        "de": "der Schätzer {kind}",
+    },
+    "missing_number": {
+        "en": "XGBoost with missing={missing:g}",
+        "de": "XGBoost mit missing={missing:g}",
+    },
+    "huber": {
+        "en": "SGDClassifier with modified_huber loss",
+        "de": "SGDClassifier mit der Verlustfunktion modified_huber",
+    },
+    "mixed_columns": {
+        "en": "{kind} behind {before}, which mixes columns",
+        "de": "{kind} hinter {before}, das Spalten mischt",
+    },
+    "on_date": {
+        "en": "{kind} on the date {feature}",
+        "de": "{kind} auf dem Datum {feature}",
+    },
+    "infinite": {
+        "en": "{kind} with numbers that are not finite",
+        "de": "{kind} mit Zahlen, die nicht endlich sind",
+    },
+    "exponential_loss": {
+        "en": "GradientBoostingClassifier with exponential loss",
+        "de": "GradientBoostingClassifier mit exponentieller Verlustfunktion",
+    },
+    "starts_from": {
+        "en": "GradientBoosting that starts from {kind}",
+        "de": "GradientBoosting mit {kind} als Anfang",
+    },
+    "histogram_loss": {
+        "en": "HistGradientBoostingRegressor with {loss} loss",
+        "de": "HistGradientBoostingRegressor mit der Verlustfunktion {loss}",
+    },
+    "weighted_columns": {
+        "en": "a ColumnTransformer with weights",
+        "de": "ein ColumnTransformer mit Gewichten",
+    },
+    "columns_of": {
+        "en": "the columns of {name}",
+        "de": "die Spalten von {name}",
+    },
+    "imputer_of": {
+        "en": "a SimpleImputer of {value}",
+        "de": "ein SimpleImputer für {value}",
+    },
+    "imputer_with": {
+        "en": "a SimpleImputer that fills numbers with {value}",
+        "de": "ein SimpleImputer, der Zahlen durch {value} ersetzt",
+    },
+    "on_levels": {
+        "en": "{kind} on the levels of, which no step turns into numbers",
+        "de": "{kind} auf Ausprägungen, die kein Schritt in Zahlen verwandelt",
+    },
+    "on_levels_of": {
+        "en": "{kind} on the levels of {feature}, which no step turns into numbers",
+        "de": "{kind} auf den Ausprägungen von {feature}, die kein Schritt in Zahlen verwandelt",
+    },
+    "step": {
+        "en": "the step {kind}",
+        "de": "der Schritt {kind}",
+    },
+    "function_step": {
+        "en": "the step {kind}, whose function nobody can look into (a step such as StandardScaler, "
+        "MinMaxScaler, KBinsDiscretizer or OneHotEncoder can be opened, and so can a model "
+        "that is given what the function returns)",
+        "de": "der Schritt {kind}, in dessen Funktion niemand hineinsehen kann (Schritte wie "
+        "StandardScaler, MinMaxScaler, KBinsDiscretizer oder OneHotEncoder lassen sich "
+        "öffnen, auch ein Modell, das erhält, was die Funktion zurückgibt)",
+    },
+}
