@@ -45,8 +45,9 @@ def answers(told: str, records: Sequence[tuple[str, Record]], speaker: Speaker, 
     changed = {one["feature"] for _, record in found for one in record["counterfactuals"][0]["changes"]}
     order = [name for name in (found[0][1]["counterfactuals"][0]["row"] if found else ()) if name in changed]
     names = order[:MOST_COLUMNS]
-    more = ["other changes"] if len(order) > len(names) else []
-    columns = ["", *map(speaker.name, names), *more, "distance", "probability", "proof"]
+    words = {key: speaker.say(f"column_{key}") for key in ("row", "others", "distance", "likely", "proof")}
+    others = [words["others"]] if len(order) > len(names) else []
+    columns = [words["row"], *map(speaker.name, names), *others, words["distance"], words["likely"], words["proof"]]
     lines = [*(_line(label, record, names, speaker) for label, record in found)]
     lines += [
         Line(
@@ -55,7 +56,7 @@ def answers(told: str, records: Sequence[tuple[str, Record]], speaker: Speaker, 
         for label, record in rest
     ]
     heads = [cut(name, LONGEST_CELL) for name in columns]
-    rendered: Markup = macros().answers(told, heads, lines, f"and {left:,} more" if left else "")
+    rendered: Markup = macros().answers(told, heads, lines, speaker.say("more_rows", count=f"{left:,}") if left else "")
     return rendered
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, overload
 
 import numpy as np
@@ -126,7 +127,8 @@ class Explanations(Sequence[Explanation]):
         """Return a table for notebooks: a line per row, answers first, with old and new values side by side."""
         from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
 
-        order = sorted(range(len(self)), key=lambda place: not self.items[place].counterfactuals)[:SHOWN_AS_HTML]
+        answered = islice((place for place, one in enumerate(self.items) if one.counterfactuals), SHOWN_AS_HTML)
+        order = list(dict.fromkeys([*answered, *range(min(len(self), 2 * SHOWN_AS_HTML))]))[:SHOWN_AS_HTML]
         records = [(str(self.index[place]), self.items[place].to_dict()) for place in order]
         language = self.items[0].language if self.items else "en"
         speaker = Speaker(language, {feature.name: feature for feature in self.space.features})

@@ -86,6 +86,13 @@ PHRASES: Final[Phrases] = {
     "distance": {"en": "distance {distance}", "de": "Abstand {distance}"},
     "more_changes": {"en": "and {count} more changes", "de": "und {count} weitere Änderungen"},
     "rung": {"en": "rung {rung} of the ladder", "de": "Stufe {rung} der Leiter"},
+    # tables of explained rows
+    "column_row": {"en": "row", "de": "Zeile"},
+    "column_others": {"en": "other changes", "de": "weitere Änderungen"},
+    "column_distance": {"en": "distance", "de": "Abstand"},
+    "column_likely": {"en": "probability", "de": "Wahrscheinlichkeit"},
+    "column_proof": {"en": "proof", "de": "Beweis"},
+    "more_rows": {"en": "and {count} more", "de": "und {count} weitere"},
     # what is proved of an answer
     "optimal": {"en": "proved nearest", "de": "bewiesen: die nächste"},
     "bounded": {"en": "proved: nothing nearer than {bound}", "de": "bewiesen: nichts näher als {bound}"},
