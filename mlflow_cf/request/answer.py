@@ -217,9 +217,8 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
 def _leave_out(request: Request, rows: dict[int, Row], found: Found) -> None:
     """Answer the rows beyond those that one request may have explained, and take them out of `rows`."""
     most = len(rows) if request.caller.rows is None else request.caller.rows
-    reason = say("beyond", most=most)
     for number in list(islice(rows, most, None)):
-        found[number] = replace(bare(request, rows.pop(number)), status="budget", reason=reason)
+        found[number] = replace(bare(request, rows.pop(number)), status="budget", reason=say("beyond", most=most))
 
 
 def with_constraints(request: Request) -> Request:
