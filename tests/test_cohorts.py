@@ -24,8 +24,9 @@ from worlds import (
 )
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure import cohorts as module
-from mlflow_cf.evaluation.measure.cohorts import MOST_VALUES, Cohorts, cohorts, common_changes
+from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
+from mlflow_cf.evaluation.summary import refused
+from mlflow_cf.evaluation.summary.changes import MOST_VALUES, common_changes
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
@@ -101,11 +102,11 @@ def slow_cohorts(
         best = None
         for number, change in enumerate(listed):
             mine = [distance[number, at] for at in sorted(left) if (number, at) in distance]
-            key = (-len(mine), float(np.mean(mine)) if mine else 0.0, words(change))
+            key = (-len(mine), float(np.mean(mine)) if mine else 0.0, len(change), words(change))
             best = min(best or (key, number), (key, number))
         if best is None or best[0][0] == 0:
             return chosen, len(rows)
-        (gain, mean, text), number = best
+        (gain, mean, _, text), number = best
         chosen.append((text, -gain, mean))
         left -= {at for at in left if (number, at) in distance}
 
@@ -117,7 +118,7 @@ def test_changes_are_chosen_as_a_slow_search_does(
 ) -> None:
     frame, model = background(seed), lottery(seed, share)
     wrapped, raw = explained(model, frame, constraints), table(rows, frame)
-    found = cohorts(wrapped, raw, most=99)
+    found = cohorts(wrapped, raw, most=99, family="answers")
     expected, missed = slow_cohorts(wrapped, frame, raw, model, checker_of(model, frame, constraints))
     assert [(item.text, item.turned, item.distance) for item in found.items] == expected
     assert found.rows == missed
@@ -132,7 +133,9 @@ def test_more_changes_never_cover_less(seed: int, constraints: dict[str, Any], r
     found = [cohorts(wrapped, raw, most=most, groups=raw["job"]) for most in range(1, 5)]
     shares = [one.covered for one in found]
     assert shares == sorted(shares)
-    assert all(one.items == found[-1].items[: len(one.items)] for one in found)
+    assert all(one.greedy <= one.covered <= one.bound for one in found)
+    greedy = [one.items for one in found if one.covered == one.greedy]  # where nothing turns more, one by one
+    assert all(items == greedy[-1][: len(items)] for items in greedy)
     for one in found:
         assert set(one.by_group) == set(one.groups)
         assert sum(one.groups.values()) == one.rows
@@ -267,7 +270,7 @@ class TestByHand:
     @pytest.mark.parametrize("together", [1, 3])
     def test_small_parts_give_the_same(self, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = cohorts(loans(), ASKING)
-        monkeypatch.setattr(module, "TOGETHER", together)
+        monkeypatch.setattr(refused, "TOGETHER", together)
         assert cohorts(loans(), ASKING) == whole
 
 
