@@ -118,7 +118,7 @@ def test_changes_are_chosen_as_a_slow_search_does(
 ) -> None:
     frame, model = background(seed), lottery(seed, share)
     wrapped, raw = explained(model, frame, constraints), table(rows, frame)
-    found = cohorts(wrapped, raw, most=99, family="answers")
+    found = cohorts(wrapped, raw, most=99, options={"family": "answers"})
     expected, missed = slow_cohorts(wrapped, frame, raw, model, checker_of(model, frame, constraints))
     assert [(item.text, item.turned, item.distance) for item in found.items] == expected
     assert found.rows == missed

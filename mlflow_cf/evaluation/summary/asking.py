@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import numpy as np
+from pydantic import ConfigDict, Field, StrictFloat, StrictInt
 
 from mlflow_cf.evaluation.summary.changes import common_changes
 from mlflow_cf.evaluation.summary.clock import Clock
@@ -15,15 +16,35 @@ from mlflow_cf.evaluation.summary.lawful import LawfulMoves
 from mlflow_cf.evaluation.summary.refused import RefusedRows
 from mlflow_cf.evaluation.summary.table import Table, asked, by_scores, by_structure, decided_by_one, scored
 from mlflow_cf.features import Level
+from mlflow_cf.validation import UserModel
 from mlflow_cf.words.sentences import counted
 
 FamilyName = Literal["all", "answers"]
+Seconds = Annotated[StrictInt | StrictFloat, Field(gt=0)]
 Answer = Mapping[str, Level | None]
 MOST_CHANGES: Final = 200  # common changes of answers that are tried
 FEWEST_CHANGES: Final = 20  # so many are tried however many rows there are
 MOST_EVALUATIONS: Final = 2_000_000  # rows that a model which is not opened is asked about
 MOST_BITS: Final = 2**31  # rows times changes of a table: 256 MB
 MOST_SCORED: Final = 2**23  # the same, where an opened model scores each by itself: some ten seconds
+
+
+class SummaryOptions(UserModel):
+    """How far a summary goes.
+
+    Attributes:
+        family: which changes are compared: ``all`` to values that may be proposed, on a grid where these are too many;
+            those that most ``answers`` for single rows are cases of, at most 200; None: all where the model is opened,
+            or where it can be asked about all of them and no answers are given.
+        time_limit_s: seconds; rows that were not reached count as turned in the bound. None: no clock.
+        max_evaluations: how many changed rows a model that is not opened is asked about, verification not counted.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    family: FamilyName | None = None
+    time_limit_s: Seconds | None = None
+    max_evaluations: Annotated[StrictInt, Field(ge=1)] = MOST_EVALUATIONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +75,7 @@ class Asking:
         if family == "all" or (family is None and (opened or not self.given)):
             most = (MOST_SCORED if opened else self.most_evaluations) // len(self.rows)
             whole = self._whole(most)
-            if family == "all" or whole.size <= most and (opened or not whole.grid):
+            if family == "all" or (whole.size <= most and (opened or not whole.grid)):
                 return self._scored(whole)
         return self._scored(self._listed())
 

@@ -211,7 +211,7 @@ class _Search:
 
 
 def _program(flags: Bools, weights: Codes, most: int) -> Program:
-    """Return the program that chooses sets: rows (r, k), of which sets have each kind of row, and how many there are."""
+    """Return the program that chooses sets, given which of them have each kind of row (r, k), and how many rows are."""
     program = Program()
     sets = program.add_binaries(flags.shape[1])
     rows = program.add_columns(len(flags))

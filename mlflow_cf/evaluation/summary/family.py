@@ -52,11 +52,12 @@ class WholeFamily:
 
     Attributes:
         lawful: the moves by column, with what the constraints say of them.
-        values: how many values they stand for; grid: how many of one number in one direction there are at most, 0: all.
+        stand_for: how many moves they stand for, those included that turn no row which a nearer one does not turn.
+        grid: how many values of one number in one direction there are at most; 0: all.
     """
 
     lawful: LawfulMoves
-    values: int
+    stand_for: int
     grid: int = 0
 
     @classmethod
@@ -65,13 +66,13 @@ class WholeFamily:
 
         Moves that a nearer one of the same feature and direction stands for are left out; see `_needed`.
         """
-        kept = [at for at, few in enumerate((lawful.moved & lawful.alone).any(axis=1).tolist()) if few]
-        kept = _needed(lawful, kept, structure) if structure is not None else kept
-        whole = cls(_only(lawful, kept), len(lawful.moves))
+        kept: list[int] = np.flatnonzero(np.any(lawful.moved & lawful.alone, axis=1)).tolist()
+        needed = _needed(lawful, kept, structure) if structure is not None else kept
+        whole = cls(_only(lawful, needed), len(kept))
         for grid in GRIDS:
             if whole.size <= most:
                 break
-            whole = cls(_only(lawful, _thinned(lawful.moves, kept, grid)), len(lawful.moves), grid)
+            whole = cls(_only(lawful, _thinned(lawful.moves, needed, grid)), len(kept), grid)
         return whole
 
     @property
@@ -127,13 +128,16 @@ class WholeFamily:
     @property
     def text(self) -> str:
         """What the changes are, in words."""
-        names = counted(len(self.columns), "feature")
-        several = len(self.moves)
-        said = f"all {self.size:,} changes of one or two of {names}: each to a level, or up or down to a number, of the"
-        if not self.grid:
-            return f"{said} values that may be proposed"
+        features, moves = counted(len(self.columns), "feature"), counted(self.stand_for, "move")
+        if self.grid:
+            values = f"on a grid of {self.grid} values a number and direction, {len(self.moves):,} of {moves} in all"
+        elif len(self.moves) < self.stand_for:
+            values = f"{moves} in all, of which {len(self.moves):,} turn all rows that the others turn"
+        else:
+            values = f"{moves} in all"
         return (
-            f"{said} values that may be proposed, on a grid of {self.grid} a number and direction ({several:,} moves)"
+            f"all {self.size:,} changes of one or two of {features}, to a level or up or down to a number that may "
+            f"be proposed ({values})"
         )
 
 

@@ -64,11 +64,11 @@ class Marks(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _mark(marks: Marks, at: Any, row: Any, bit: Any, value: Any, may: Any, sure: Any, known: Any) -> Any:
+def _mark(marks: Marks, at: Any, row: Any, value: Any, ends: Array, known: Any) -> Any:
     """Mark a change whose number may suffice; note it if that is in doubt. Return how many are in doubt."""
-    if value >= may:
-        marks.words[at] |= bit
-        if not value >= sure:
+    if value >= ends[0]:
+        marks.words[at] |= np.uint64(1) << np.uint64(row % 64)
+        if not value >= ends[1]:
             if known < len(marks.doubts):
                 marks.doubts[known, 0], marks.doubts[known, 1] = at, row
             return known + 1
@@ -87,11 +87,10 @@ def mark_row(layout: Layout, effects: Effects, ends: Array, row: int, marks: Mar
         marks: where to.
         known: how many doubts there are already.
     """
-    may, sure, bit = ends[0], ends[1], np.uint64(1) << np.uint64(row % 64)
     moved, score, start = effects.moved, effects.score, layout.start
     for at in range(moved.size):
         if moved[at]:
-            known = _mark(marks, at, row, bit, score[at], may, sure, known)
+            known = _mark(marks, at, row, score[at], ends, known)
     for pair in range(layout.first.size):
         one, two = layout.first[pair], layout.second[pair]
         begin, end, at = start[two], start[two + 1], layout.place[pair]
@@ -100,7 +99,7 @@ def mark_row(layout: Layout, effects: Effects, ends: Array, row: int, marks: Mar
             if not moved[move]:
                 for other in range(begin, end):
                     if moved[other]:
-                        known = _mark(marks, at, row, bit, score[other], may, sure, known)
+                        known = _mark(marks, at, row, score[other], ends, known)
                     at += 1
                 continue
             alone, rest = score[move], score[move] - effects.base
@@ -110,6 +109,6 @@ def mark_row(layout: Layout, effects: Effects, ends: Array, row: int, marks: Mar
                 if moved[other]:
                     joint = effects.added[line + effects.classes[right + layout.value[other]]]
                     value = rest + score[other] + joint
-                known = _mark(marks, at, row, bit, value, may, sure, known)
+                known = _mark(marks, at, row, value, ends, known)
                 at += 1
     return known

@@ -54,8 +54,8 @@ class RefusedRows:
             every.own[at] = outcome.codes
             for label, some in every._by_label(outcome.codes):
                 missed[at[some]] = ~every._target(label).met(outcome.take(some))
-        some = () if groups is None else tuple(groups.iloc[good[missed]].map(str))
-        return cls(explained, space, good[missed], every.X[missed], every.own[missed], some)
+        names = () if groups is None else tuple(groups.iloc[good[missed]].map(str))
+        return cls(explained, space, good[missed], every.X[missed], every.own[missed], names)
 
     def __len__(self) -> int:
         return len(self.X)
@@ -78,8 +78,7 @@ class RefusedRows:
     @cached_property
     def unseen(self) -> Bools:
         """(n,) which rows have a level that no structure can read, because the background has not."""
-        found: Bools = (self.X >= self.bound_policy.bound_distance.unknown_from).any(axis=1)
-        return found
+        return np.asarray(np.any(self.bound_policy.bound_distance.unknown_from <= self.X, axis=1))
 
     def labels(self) -> Iterator[tuple[int, Codes]]:
         """Yield the labels that the target depends on, -1 for none, with the rows that have each."""

@@ -1,4 +1,4 @@
-"""What a summary says: the common changes in the order in which they are chosen, and how many rows others could turn."""
+"""What a summary says: the common changes that were chosen, and how many rows others could turn."""
 
 from __future__ import annotations
 

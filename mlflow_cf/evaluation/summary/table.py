@@ -77,9 +77,7 @@ def by_structure(rows: RefusedRows, family: WholeFamily, structure: Structure, c
     bits = np.zeros((family.size, words(len(rows))), dtype=np.uint64)
     unscored = rows.unseen.copy()
     effects = _RowEffects.of(rows, family, structure, np.flatnonzero(~unscored))
-    decided = np.empty(len(rows), dtype=object)
-    for label, some in rows.labels():
-        decided[some] = _decision(rows, label)
+    decided = _decisions(rows)
     marks = Marks(np.zeros(family.size, dtype=np.uint64), np.empty((MOST_DOUBTS, 2), dtype=np.int64))
     known = 0
     for word in range(bits.shape[1]):
@@ -89,7 +87,7 @@ def by_structure(rows: RefusedRows, family: WholeFamily, structure: Structure, c
             unscored[block[0] :] = True
             break
         marks.words[:] = 0
-        for row, found in zip(mine.tolist(), effects.of_rows(mine, decided[mine]), strict=False):
+        for row, found in zip(mine.tolist(), effects.of_rows(mine, [decided[row] for row in mine]), strict=False):
             if found is None:
                 unscored[row] = True
             else:
@@ -99,6 +97,16 @@ def by_structure(rows: RefusedRows, family: WholeFamily, structure: Structure, c
     keep_lawful(family, bits)
     _ask(rows, family, bits, marks.doubts[:known])
     return Table(family, bits, unscored)
+
+
+def _decisions(rows: RefusedRows) -> list[DecisionScore]:
+    """Return the number that decides about each row (n,)."""
+    found: dict[int, DecisionScore] = {}
+    for label, some in rows.labels():
+        decision = _decision(rows, label)
+        if decision is not None:
+            found.update(dict.fromkeys(some.tolist(), decision))
+    return [found[row] for row in range(len(rows))]
 
 
 def _ends(decided: DecisionScore) -> Floats:
