@@ -11,6 +11,7 @@ from checker import same
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
+from summary_worlds import NUMBERS, Aim, rank, turned_into, words
 from worlds import (
     GRADES,
     background,
@@ -34,8 +35,6 @@ from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.wrapping import assemble
 
-NUMBERS = ("age", "income", "rooms")
-Aim = tuple[str, str, Any]
 seeds = st.integers(0, 40)
 some_rows = st.lists(wide_rows, min_size=1, max_size=7)
 
@@ -52,31 +51,6 @@ def aims_of(old: dict[str, Any], new: dict[str, Any]) -> list[Aim]:
         else:
             aims.append((name, "equal", new[name]))
     return aims
-
-
-def rank(name: str, value: Any) -> float:
-    return float(GRADES.index(value) if name == "grade" else value)
-
-
-def turned_into(row: dict[str, Any], change: tuple[Aim, ...]) -> dict[str, Any]:
-    new = dict(row)
-    for name, bound, value in change:
-        if bound == "equal":
-            new[name] = value
-        elif row[name] is not None and (name != "grade" or row[name] in GRADES):
-            short = rank(name, row[name]) < rank(name, value)
-            new[name] = value if short == (bound == "at_least") else row[name]
-    return new
-
-
-def words(change: tuple[Aim, ...]) -> str:
-    parts = []
-    for name, bound, value in change:
-        beyond = {"equal": "", "at_least": " or more", "at_most": " or less"}[bound]
-        beyond = beyond.replace("more", "higher").replace("less", "lower") if name == "grade" else beyond
-        goal = ("yes" if value else "no") if isinstance(value, bool) else f"{value:g}" if name in NUMBERS else value
-        parts.append(f"{name} to {goal}{beyond}")
-    return " and ".join(parts)
 
 
 def slow_cohorts(
