@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from checker import Condition, absent, same
 from exact_worlds import layers_of
 from forest_worlds import RULES, forest_model
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear, many
 from summary_worlds import Aim, most_covered, turned_by, turned_into
-from worlds import KEYS, background, checker_of, explained, row_dicts, space_of, table, wide_rows
+from worlds import GRADES, KEYS, background, checker_of, explained, row_dicts, space_of, table, wide_rows
 
 from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
 from mlflow_cf.evaluation.summary import asking
@@ -28,6 +29,36 @@ constraint_dicts = st.fixed_dictionaries(
     {}, optional={**KEYS, "rules": st.lists(st.sampled_from(RULES), min_size=1, max_size=2, unique=True)}
 )
 some_rows = st.lists(wide_rows, min_size=1, max_size=12)
+
+
+def rank(grade: Any) -> float:
+    """Return the rank of a grade; NaN, which compares with nothing, where it has none."""
+    return float(GRADES.index(grade)) if grade in GRADES else np.nan
+
+
+def number(value: Any) -> float:
+    return np.nan if absent(value) else float(value)
+
+
+def at_least(one: Any, other: Any) -> bool:
+    return same(one, other) or number(one) >= number(other)
+
+
+# What `RULES` say, written out a second time: the row to explain, and the changed one.
+CONDITIONS: dict[str, Condition] = dict(
+    zip(
+        RULES,
+        (
+            lambda x, z: not rank(z["grade"]) > rank(x["grade"]) or z["age"] >= x["age"] + 1,
+            lambda x, z: not number(z["income"]) > number(x["income"]) or at_least(z["rooms"], x["rooms"]),
+            lambda _, z: z["job"] != "a" or z["member"],
+            lambda _, z: z["age"] + number(z["rooms"]) <= 26,
+            lambda _, z: not (z["member"] and z["age"] < 23) or number(z["income"]) <= 1,
+            lambda x, z: z["age"] <= x["age"] or not same(z["income"], x["income"]),
+        ),
+        strict=True,
+    )
+)
 
 
 def layer_model(seed: int, frame: pd.DataFrame, hidden: int) -> OpenModel:
@@ -75,7 +106,8 @@ def test_a_summary_is_the_best_choice_of_all(
     model = model_of(kind, seed, frame)
     wrapped, raw = explained(model, frame, constraints), table(rows, frame)
     refused = [row for row, label in zip(row_dicts(raw), model.decide(raw), strict=True) if label != "yes"]
-    turned = turned_by(frame, refused, model, checker_of(model, frame, constraints))
+    conditions = tuple(CONDITIONS[rule] for rule in constraints.get("rules", ()))
+    turned = turned_by(frame, refused, model, replace(checker_of(model, frame, constraints), rules=conditions))
     found = cohorts(wrapped, raw, most=most)
     assert found.rows == len(refused)
     best, total = most_covered(list(turned.values()), most), max(found.rows, 1)

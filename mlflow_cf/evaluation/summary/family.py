@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import chain, combinations
 from typing import Final
 
 import numpy as np
@@ -41,6 +41,21 @@ class ListedFamily:
     def change(self, at: int) -> CommonChange:
         """Return one of the changes."""
         return self.changes[at]
+
+    @cached_property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves that the changes are made of."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.changes)))
+
+    def moves_of(self, numbers: Codes) -> Codes:
+        """Return the two moves (k, 2) of some changes; -1: there is no second one."""
+        return self._moves_of[numbers]
+
+    @cached_property
+    def _moves_of(self) -> Codes:
+        place = {move: at for at, move in enumerate(self.moves)}
+        both = [[place[move] for move in change] + [-1] * (2 - len(change)) for change in self.changes]
+        return np.array(both, dtype=np.intp).reshape(-1, 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,13 +125,19 @@ class WholeFamily:
 
     def change(self, at: int) -> CommonChange:
         """Return one of the changes."""
-        if at < len(self.moves):
-            return (self.moves[at],)
-        pair = int(np.searchsorted(self.place, at, side="right")) - 1
-        one, two = self.pairs[pair]
-        many = int(self.start[two + 1] - self.start[two])
-        line, column = divmod(at - int(self.place[pair]), many)
-        return self.moves[int(self.start[one]) + line], self.moves[int(self.start[two]) + column]
+        one, two = self.moves_of(np.array([at]))[0].tolist()
+        return (self.moves[one],) if two < 0 else (self.moves[one], self.moves[two])
+
+    def moves_of(self, numbers: Codes) -> Codes:
+        """Return the two moves (k, 2) of some changes; -1: there is no second one."""
+        found = np.column_stack([numbers, np.full(len(numbers), -1)])
+        some = np.flatnonzero(numbers >= len(self.moves))
+        if len(some):
+            pair = np.searchsorted(self.place, numbers[some], side="right") - 1
+            one, two = np.array(self.pairs, dtype=np.intp)[pair].T
+            line, column = np.divmod(numbers[some] - self.place[pair], np.diff(self.start)[two])
+            found[some] = np.column_stack([self.start[one] + line, self.start[two] + column])
+        return found
 
     def blocks(self) -> Iterator[tuple[slice, list[int], list[int]]]:
         """Yield per pair of columns the numbers of its changes, and the moves of both columns."""
@@ -144,7 +165,7 @@ class WholeFamily:
 Family = ListedFamily | WholeFamily
 
 
-def moves_of(feature: Feature, column: int, values: Floats, *, unranked: bool) -> list[Move]:
+def moves_to(feature: Feature, column: int, values: Floats, *, unranked: bool) -> list[Move]:
     """Return the moves of a feature to values (t,), ascending, the nearest first in each direction.
 
     Args:
@@ -168,7 +189,7 @@ def every_move(lawful: LawfulMoves) -> tuple[Move, ...]:
             values, feature = np.unique(domain.actions[:, part]), lawful.space.features[column]
             values, own = values[~np.isnan(values)], lawful.X[:, column]
             unranked = not (own < feature.unknown_from).all()
-            found[column] = moves_of(feature, column, values, unranked=unranked)
+            found[column] = moves_to(feature, column, values, unranked=unranked)
     return tuple(move for column in sorted(found) for move in found[column])
 
 

@@ -14,7 +14,6 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES, SWEPT
 from mlflow_cf.evaluation.summary import refused
 from mlflow_cf.evaluation.summary.bits import WORD, Words, flags_of, words
-from mlflow_cf.evaluation.summary.changes import applied
 from mlflow_cf.evaluation.summary.clock import Clock
 from mlflow_cf.evaluation.summary.family import Family, WholeFamily
 from mlflow_cf.evaluation.summary.marking import Effects, Layout, Marks, mark_row
@@ -126,17 +125,26 @@ def _ask(rows: RefusedRows, family: Family, bits: Words, doubts: Codes) -> None:
     """Ask the model about rows that changes may turn, and take back those that it refuses, in place."""
     word, bit = doubts[:, 1] // WORD, np.uint64(1) << (doubts[:, 1] % WORD).astype(np.uint64)
     doubts = doubts[(bits[doubts[:, 0], word] & bit) != 0]
-    doubts = doubts[np.argsort(doubts[:, 0], kind="stable")]
     for part in np.split(doubts, range(refused.TOGETHER, len(doubts), refused.TOGETHER)):
-        if not len(part):
-            continue
-        changes, first = np.unique(part[:, 0], return_index=True)
-        Z = [
-            applied(family.change(int(change)), rows.space, rows.X[some])
-            for change, some in zip(changes, np.split(part[:, 1], first[1:]), strict=True)
-        ]
-        for change, row in part[~rows.turned(np.concatenate(Z), part[:, 1])].tolist():
+        Z = changed_rows(rows, family, part[:, 0], part[:, 1])
+        for change, row in part[~rows.turned(Z, part[:, 1])].tolist():
             bits[change, row // WORD] &= ~(np.uint64(1) << np.uint64(row % WORD))
+
+
+def changed_rows(rows: RefusedRows, family: Family, changes: Codes, at: Codes) -> Floats:
+    """Return rows `at` (m,) after a change (m,) each, by its number, as codes (m, d)."""
+    X, both = rows.X[at], family.moves_of(changes)
+    Z, place = X.copy(), np.arange(len(at))
+    if not len(family.moves):
+        return Z
+    column, direction, code = (np.array(part) for part in zip(*family.moves, strict=True))
+    unknown_from = rows.bound_policy.bound_distance.unknown_from
+    for some in both.T:
+        own = X[place, column[some]]
+        ranked = (own < unknown_from[column[some]]) & ((code[some] - own) * direction[some] > 0)
+        moved = np.where(direction[some] == 0, own != code[some], ranked) & (some >= 0)
+        Z[place[moved], column[some[moved]]] = code[some[moved]]
+    return Z
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +240,7 @@ def by_scores(rows: RefusedRows, family: Family, at: Codes, rate: Rate, clock: C
     bits = np.zeros((family.size, words(len(rows))), dtype=np.uint64)
     unscored = np.ones(len(rows), dtype=np.bool_)
     doubts = [np.empty((0, 2), dtype=np.int64)]
-    size = max(1, refused.TOGETHER // max(family.size, 1))  # rows at once: one that is begun is finished
+    size = min(WORD, max(1, refused.TOGETHER // max(family.size, 1)))  # rows at once: one that is begun is finished
     for start in range(0, len(at), size):
         if clock.late:
             break
@@ -250,16 +258,14 @@ def by_scores(rows: RefusedRows, family: Family, at: Codes, rate: Rate, clock: C
 
 def _rated(rows: RefusedRows, family: Family, at: Codes, rate: Rate) -> tuple[Bools, Bools]:
     """Return (c, m) which changes may turn rows `at` (m,) lawfully, and which certainly do."""
-    may, sure = np.zeros((2, family.size, len(at)), dtype=np.bool_)
-    size = max(1, refused.TOGETHER // max(len(at), 1))
-    for start in range(0, family.size, size):
-        numbers = range(start, min(start + size, family.size))
-        Z = np.concatenate([applied(family.change(each), rows.space, rows.X[at]) for each in numbers])
-        whose = np.tile(at, len(numbers))
+    may, sure = np.zeros((2, family.size * len(at)), dtype=np.bool_)
+    for start in range(0, len(may), refused.TOGETHER):
+        numbers = np.arange(start, min(start + refused.TOGETHER, len(may)))
+        whose = at[numbers % len(at)]
+        Z = changed_rows(rows, family, numbers // len(at), whose)
         lawful = np.flatnonzero(rows.bound_policy.accepts(Z, rows.X[whose]))
-        for found, flags in zip(rate(Z[lawful], whose[lawful]), (may, sure), strict=True):
-            flags[start : start + len(numbers)].reshape(-1)[lawful] = found
-    return may, sure
+        may[start + lawful], sure[start + lawful] = rate(Z[lawful], whose[lawful])
+    return may.reshape(family.size, len(at)), sure.reshape(family.size, len(at))
 
 
 def asked(rows: RefusedRows) -> Rate:
