@@ -80,9 +80,9 @@ class Cohorts:
         """What is proved of the choice, as a sentence."""
         several = counted(self.most, "change")
         if self.proof == "none":
-            return f"how many rows {several} of the family could turn is not known"
+            return f"how many rows a choice of {several} of the family could turn is not known"
         known = "the optimum" if self.proof == "optimal" else "a bound"
-        return f"no {several} of the family turn more than {self.bound:.1%} ({known})"
+        return f"no choice of {several} of the family turns more than {self.bound:.1%} ({known})"
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per change: change, turned, share, covered (so far), distance, and a share per group."""
