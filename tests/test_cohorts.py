@@ -11,6 +11,7 @@ from checker import same
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
+from summary_worlds import NUMBERS, Aim, rank, turned_into, words
 from worlds import (
     GRADES,
     background,
@@ -24,8 +25,9 @@ from worlds import (
 )
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure import cohorts as module
-from mlflow_cf.evaluation.measure.cohorts import MOST_VALUES, Cohorts, cohorts, common_changes
+from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
+from mlflow_cf.evaluation.summary import refused
+from mlflow_cf.evaluation.summary.changes import MOST_VALUES, common_changes
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model.judge import OpenModel
@@ -33,8 +35,6 @@ from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.wrapping import assemble
 
-NUMBERS = ("age", "income", "rooms")
-Aim = tuple[str, str, Any]
 seeds = st.integers(0, 40)
 some_rows = st.lists(wide_rows, min_size=1, max_size=7)
 
@@ -51,31 +51,6 @@ def aims_of(old: dict[str, Any], new: dict[str, Any]) -> list[Aim]:
         else:
             aims.append((name, "equal", new[name]))
     return aims
-
-
-def rank(name: str, value: Any) -> float:
-    return float(GRADES.index(value) if name == "grade" else value)
-
-
-def turned_into(row: dict[str, Any], change: tuple[Aim, ...]) -> dict[str, Any]:
-    new = dict(row)
-    for name, bound, value in change:
-        if bound == "equal":
-            new[name] = value
-        elif row[name] is not None and (name != "grade" or row[name] in GRADES):
-            short = rank(name, row[name]) < rank(name, value)
-            new[name] = value if short == (bound == "at_least") else row[name]
-    return new
-
-
-def words(change: tuple[Aim, ...]) -> str:
-    parts = []
-    for name, bound, value in change:
-        beyond = {"equal": "", "at_least": " or more", "at_most": " or less"}[bound]
-        beyond = beyond.replace("more", "higher").replace("less", "lower") if name == "grade" else beyond
-        goal = ("yes" if value else "no") if isinstance(value, bool) else f"{value:g}" if name in NUMBERS else value
-        parts.append(f"{name} to {goal}{beyond}")
-    return " and ".join(parts)
 
 
 def slow_cohorts(
@@ -101,11 +76,11 @@ def slow_cohorts(
         best = None
         for number, change in enumerate(listed):
             mine = [distance[number, at] for at in sorted(left) if (number, at) in distance]
-            key = (-len(mine), float(np.mean(mine)) if mine else 0.0, words(change))
+            key = (-len(mine), float(np.mean(mine)) if mine else 0.0, len(change), words(change))
             best = min(best or (key, number), (key, number))
         if best is None or best[0][0] == 0:
             return chosen, len(rows)
-        (gain, mean, text), number = best
+        (gain, mean, _, text), number = best
         chosen.append((text, -gain, mean))
         left -= {at for at in left if (number, at) in distance}
 
@@ -117,7 +92,7 @@ def test_changes_are_chosen_as_a_slow_search_does(
 ) -> None:
     frame, model = background(seed), lottery(seed, share)
     wrapped, raw = explained(model, frame, constraints), table(rows, frame)
-    found = cohorts(wrapped, raw, most=99)
+    found = cohorts(wrapped, raw, most=99, options={"family": "answers"})
     expected, missed = slow_cohorts(wrapped, frame, raw, model, checker_of(model, frame, constraints))
     assert [(item.text, item.turned, item.distance) for item in found.items] == expected
     assert found.rows == missed
@@ -132,7 +107,9 @@ def test_more_changes_never_cover_less(seed: int, constraints: dict[str, Any], r
     found = [cohorts(wrapped, raw, most=most, groups=raw["job"]) for most in range(1, 5)]
     shares = [one.covered for one in found]
     assert shares == sorted(shares)
-    assert all(one.items == found[-1].items[: len(one.items)] for one in found)
+    assert all(one.greedy <= one.covered <= one.bound for one in found)
+    greedy = [one.items for one in found if one.covered == one.greedy]  # where nothing turns more, one by one
+    assert all(items == greedy[-1][: len(items)] for items in greedy)
     for one in found:
         assert set(one.by_group) == set(one.groups)
         assert sum(one.groups.values()) == one.rows
@@ -267,7 +244,7 @@ class TestByHand:
     @pytest.mark.parametrize("together", [1, 3])
     def test_small_parts_give_the_same(self, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
         whole = cohorts(loans(), ASKING)
-        monkeypatch.setattr(module, "TOGETHER", together)
+        monkeypatch.setattr(refused, "TOGETHER", together)
         assert cohorts(loans(), ASKING) == whole
 
 

@@ -337,13 +337,13 @@ LONG_S: Final = 2.0  # work that takes less needs no bar
 
 
 @contextmanager
-def progress(rows: int, *, watched: bool) -> Iterator[Callable[[int], object]]:
+def progress(rows: int, *, watched: bool, doing: str = "explaining") -> Iterator[Callable[[int], object]]:
     """Yield what counts rows that were explained, of so many; the bar goes away however the `with` block ends.
 
     Nothing is ever shown to those who do not watch, such as clients of a server.
     """
     if watched and parent_process() is None and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-        with tqdm(total=rows, desc="explaining", unit="row", delay=LONG_S, leave=False) as bar:
+        with tqdm(total=rows, desc=doing, unit="row", delay=LONG_S, leave=False) as bar:
             yield bar.update
     else:
         yield lambda _: None

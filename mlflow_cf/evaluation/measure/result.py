@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import mlflow
 import numpy as np
@@ -21,7 +21,7 @@ from mlflow_cf import cards
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import fixed_rows
-from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
+from mlflow_cf.evaluation.measure.cohorts import Cohorts, SummaryOptions, cohorts
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
 
@@ -84,17 +84,20 @@ class Evaluation:
         own = self.table[self.table["explainer"] == self.winner]
         return self.rows[fixed_rows(own).to_numpy()]
 
-    def summary(self, most: int = 5) -> Cohorts:
-        """Return the fewest common changes that turn the most rows, by the winner's answers; all verified.
+    def summary(self, most: int = 5, options: SummaryOptions | Mapping[str, Any] | None = None) -> Cohorts:
+        """Return the fewest common changes that turn the most rows, all verified; see `cohorts`.
 
         Args:
             most: how many changes.
+            options: which changes are compared, and how long; a model that is not opened is asked about changes that
+                the winner's answers have in common.
         """
         own = self.table[self.table["explainer"] == self.winner]
         answers = [None if pd.isna(answer) else json.loads(answer) for answer in own["counterfactual"]]
         columns = [column for column in own.columns if column.startswith(lines.GROUP)]
         groups = own[columns].agg(", ".join, axis=1) if columns else None
-        return cohorts(self.source.explained, self.rows, most=most, groups=groups, counterfactuals=answers)
+        explained = self.source.explained
+        return cohorts(explained, self.rows, most=most, groups=groups, counterfactuals=answers, options=options)
 
     def __repr__(self) -> str:
         whole = self.aggregates[(self.aggregates["group"] == "") & self.aggregates["metric"].isin(SHOWN)]
