@@ -320,7 +320,7 @@ def test_parts_are_let_go_of(loans, tmp_path, monkeypatch):
         ({"labels": "lable"}, "labels: 'lable' is no column of rows; did you mean 'label'"),
         ({"labels": [1, 2]}, r"labels: \(2,\) labels for 80 rows"),
         ({"groups": "jbo"}, "groups.jbo: not a column of rows; did you mean 'job'"),
-        ({"groups": "income"}, "groups.income: .* different values; give the edges"),
+        ({"groups": {"income": None}}, "groups.income: .* different values; give the edges"),
         ({"groups": {"job": [1]}}, "groups.job: bins need numbers"),
         ({"explainers": []}, "explainers: "),
         ({"explainers": "geco"}, "explainers: 'geco' is not a list"),
