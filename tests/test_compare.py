@@ -121,11 +121,14 @@ def test_the_run_has_a_child_per_version_tables_and_figures(compared):
     assert parent.info.status == "FINISHED"
     assert set(children) == {"old", "new"}
     assert children["new"].data.metrics["cf/survival"] == compared.metrics["new"]["cf/survival"]
-    assert children["new"].data.metrics["cf/coverage/job.cook"] == 1
-    assert 0 <= children["new"].data.metrics["cf/survival/job.cook"] <= 1
+    assert compared.metrics["new"]["cf/coverage/job.cook"] == 1
+    assert 0 <= compared.metrics["new"]["cf/survival/job.cook"] <= 1
+    for name, child in children.items():
+        assert len(child.data.metrics) <= 15
+        assert child.data.metrics.items() <= compared.metrics[name].items()
     tables = {f"{name}.json" for name in ("aggregates", "survival", "burden", "advice", "differences", "notes")}
     assert artifacts(parent, "compare") == tables | {f"{name}.png" for name in ("survival", "burden", "advice")}
-    assert {"geco.parquet", "rows.json"} <= artifacts(children["old"], "rows")
+    assert {"geco.parquet", "rows.json", "metrics.json"} <= artifacts(children["old"], "rows")
     assert [one.dataset.name for one in children["old"].inputs.dataset_inputs] == ["rows"]
 
 

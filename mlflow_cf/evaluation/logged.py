@@ -60,11 +60,12 @@ class Logbook:
                 mlflow.log_metrics(dict(pairs[start : start + AT_ONCE]), model_id=self.model_id, dataset=self.dataset)
 
     def note_tables(self, paths: Mapping[str, Path], table: pd.DataFrame) -> None:
-        """Log every explainer's lines, the figures as a table, and drawings."""
+        """Log every explainer's lines, the figures as tables, and pictures."""
         for path in paths.values():
             mlflow.log_artifact(str(path), self.folder)
         mlflow.log_table(_readable(paths), f"{self.folder}/rows.json")
         mlflow.log_text(table.to_csv(index=False), f"{self.folder}/metrics.csv")
+        mlflow.log_table(_plain(table), f"{self.folder}/metrics.json")
         for name, figure in figures(paths, table):
             mlflow.log_figure(figure, f"{self.folder}/{name}.png")
 
@@ -83,8 +84,13 @@ def _readable(paths: Mapping[str, Path]) -> pd.DataFrame:
         table = pd.read_parquet(path, columns=[lines.ROW, *FOR_READERS]).head(max(1, SHOWN // len(paths)))
         table.insert(0, "explainer", name)
         tables.append(table.assign(changed=table["changed"].map(", ".join)).rename(columns={"mixed": "distance"}))
-    table = pd.concat(tables).astype(object)
-    return table.where(table.notna(), None)
+    return _plain(pd.concat(tables))
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table for JSON: its texts are objects, what is missing is None."""
+    objects = table.astype(object)
+    return objects.where(objects.notna(), None)
 
 
 @contextmanager

@@ -33,8 +33,8 @@ class Comparison:
     """Versions and explainers side by side, on the same rows.
 
     Attributes:
-        metrics: version -> its metrics as logged: those of its evaluation, and ``cf/survival``, the share of the
-            counterfactuals of the version before that this one predicts as wanted, with ``cf/probability_lost``.
+        metrics: version -> its metrics: those of its evaluation, and ``cf/survival``, the share of the counterfactuals
+            of the version before that this one predicts as wanted, with ``cf/probability_lost``.
         aggregates: all of them as a table: version, explainer, group ("" for all rows), metric and value.
         table: one line per version, explainer and row, with every metric of that row.
         survival: one line per issuing version, explainer, judging version and group.

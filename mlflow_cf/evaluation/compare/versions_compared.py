@@ -23,6 +23,7 @@ from mlflow_cf.evaluation.compare.versions import Candidate, Versions, open_vers
 from mlflow_cf.evaluation.logged import Logbook, bars, dataset_of, in_run
 from mlflow_cf.evaluation.measure.aggregates import COLUMNS, flat
 from mlflow_cf.evaluation.measure.evaluate import Task, carry_out, task_of
+from mlflow_cf.evaluation.measure.headline import of_the_winner
 from mlflow_cf.evaluation.measure.lines import ROW, GroupSource, groups_of
 from mlflow_cf.evaluation.measure.measured import Measuring
 from mlflow_cf.evaluation.measure.result import Evaluation
@@ -125,9 +126,12 @@ class _Sheet:
         metrics, aggregates = {}, []
         for name, one in self.evaluations.items():
             survivors = sheets.survivors(survival, name)
-            added = flat(survivors, by_explainer=self.tasks[name].competing)
-            if added:
-                mlflow.log_metrics(added, run_id=one.run_id, model_id=self.tasks[name].source.model_id)
+            task = self.tasks[name]
+            added = flat(survivors, by_explainer=task.competing)
+            if task.competing:
+                added |= of_the_winner(added, one.winner)
+            if headline := task.logged(added):
+                mlflow.log_metrics(headline, run_id=one.run_id, model_id=task.source.model_id)
             metrics[name] = {**one.metrics, **added}
             aggregates += [table.assign(version=name) for table in (one.aggregates, survivors) if len(table)]
         comparison = Comparison(

@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
+from mlflow_cf.evaluation.measure.headline import logged, of_the_winner
 from mlflow_cf.evaluation.measure.lines import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows, measured_table
 from mlflow_cf.evaluation.measure.result import Evaluation, contestants, ranking, unanswered
@@ -43,6 +45,7 @@ class Task:
         measuring: how.
         competing: whether figures are logged by explainer.
         risk: whether what answers give away is measured too.
+        metrics: patterns of the names of metrics that are logged beside the headline ones.
     """
 
     source: Source
@@ -52,6 +55,11 @@ class Task:
     measuring: Measuring
     competing: bool
     risk: bool = False
+    metrics: tuple[str, ...] = ()
+
+    def logged(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Return which of all metrics are logged."""
+        return logged(metrics, self.explainers if self.competing else (), self.metrics)
 
 
 @dataclass(eq=False)
@@ -83,14 +91,16 @@ def evaluate(
     max_evaluations: int | None = None,
     certify: bool = False,
     risk: bool = False,
+    metrics: Sequence[str] = (),
     name: str = "counterfactual",
     register_winner: str | None = None,
 ) -> Evaluation:
     """Explain a table, measure the answers, and log everything to the active run, or else to a new one.
 
-    Metrics ``cf/...`` are logged to the run and to the model's LoggedModel, with `rows` as their data set; one line per
-    row as parquet; the first 1,000 as a table for MLflow's pages; and figures. The lines hold the answers, and with
-    them what rows had: whoever may read the run can read them. A line depends on its row alone, whatever stands beside.
+    A dozen headline metrics ``cf/...`` are logged to the run and to the model's LoggedModel, with `rows` as their data
+    set; all metrics as tables; one line per row as parquet; the first 1,000 as a table for MLflow's pages; and
+    pictures. The lines hold the answers, and with them what rows had: whoever may read the run can read them. A line
+    depends on its row alone, whatever stands beside.
 
     Args:
         model: an explained model in memory, a loaded pyfunc of one, or its URI or folder.
@@ -102,10 +112,12 @@ def evaluate(
             then seconds. Who fails is named with the reason.
         count: counterfactuals per row.
         groups: a column of `rows`, several, or column -> edges of bins: figures of each group beside those of all.
+            Many numbers or dates without edges make bins at their quartiles.
         seed, max_evaluations, certify: as in `ExplainedModel.explain`.
         time_limit_s: seconds for all rows of an explainer; None: no clock.
         risk: also measure what answers give away, as ``cf/risk/...`` (see `risk_figures`), on rows that
             the model was not trained on; up to 1,000 of its background are explained beside them.
+        metrics: further metrics to log, by their names or by patterns of these: ``["cf/gower", "cf/coverage/sex.*"]``.
         name: folder of the run's artifacts.
         register_winner: registers a new version under this name: the model as it is, with the winner as its explainer.
 
@@ -114,7 +126,8 @@ def evaluate(
         KeyboardInterrupt: by Ctrl-C; what was measured by then is logged, and a run of our own has failed.
     """
     how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
-    task = task_of(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk)
+    task = task_of(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk,
+                   metrics=metrics)  # fmt: skip
     folder = task.source.folder
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
@@ -137,6 +150,7 @@ def task_of(
     explainers: Sequence[ExplainerSource] | None = None,
     groups: GroupSource | None = None,
     risk: bool = False,
+    metrics: Sequence[str] = (),
 ) -> Task:
     """Return what `evaluate` is asked for, checked before any run is opened.
 
@@ -148,9 +162,11 @@ def task_of(
     if not len(table):
         raise InputError("rows", "there are none", "pass at least one row")
     beside = lines.Beside.of(table, _labels(table, labels), groups, source.explained)
+    if isinstance(metrics, str):
+        raise InputError("metrics", f"{metrics!r} is not a list of names", f"pass [{metrics!r}]")
     chosen = contestants([source.explained.explainer] if explainers is None else explainers)
     measuring = replace(measuring, lof=inliers_of(source.explained))  # learned once for all explainers
-    return Task(source, table, beside, chosen, measuring, explainers is not None, risk)
+    return Task(source, table, beside, chosen, measuring, explainers is not None, risk, tuple(metrics))
 
 
 def carry_out(task: Task, logbook: Logbook) -> Evaluation:
@@ -198,16 +214,19 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
     table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
     if so_far.risks:
         table = pd.concat([table, figures_table(so_far.risks)], ignore_index=True)
-    metrics = flat(table, by_explainer=task.competing)
+    metrics, ranked = flat(table, by_explainer=task.competing), ranking(so_far.paths)
+    if task.competing:
+        metrics |= of_the_winner(metrics, ranked[0])
     if logbook.metrics or so_far.interruption is not None:
-        logbook.note_metrics(metrics)
+        logbook.note_metrics(task.logged(metrics))
     logbook.note_tables(so_far.paths, table)
     return Evaluation(
         metrics=metrics,
+        logged=task.logged(metrics),
         aggregates=table,
-        ranking=ranking(so_far.paths),
+        ranking=ranked,
         failures=dict(so_far.failures),
-        notes=(*_notes(task, table), *unanswered(so_far.paths)),
+        notes=(*_notes(task, table), *_unknown(task, metrics), *unanswered(so_far.paths)),
         run_id=logbook.run_id,
         artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
         source=task.source,
@@ -226,6 +245,13 @@ def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
     for group, rows in zip(sizes["group"], sizes["value"], strict=True):
         if rows < LEAST_SURE:
             yield f"{group} has {rows:.0f} rows: too few for a standard error"
+
+
+def _unknown(task: Task, metrics: Mapping[str, float]) -> Iterator[str]:
+    """Yield which further metrics do not exist."""
+    for asked in task.metrics:
+        if not any(fnmatchcase(name, asked) for name in metrics):
+            yield f"no metric is called {asked!r}; {did_you_mean(asked, metrics, 'metrics')}"
 
 
 def _told(found: Evaluation | None, task: Task) -> str:
