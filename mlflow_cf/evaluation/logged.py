@@ -1,26 +1,22 @@
-"""An evaluation in MLflow: metrics of the run and of the LoggedModel, the data set, tables and figures."""
+"""An evaluation in MLflow: metrics of the run and of the LoggedModel, the data set, tables and pictures."""
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import mlflow
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mlflow.data.pandas_dataset import from_pandas
 from mlflow.entities import LoggedModelInput
 
 from mlflow_cf.evaluation.measure import lines
-from mlflow_cf.evaluation.measure.aggregates import STATUSES
 
-T = TypeVar("T")
 AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
 SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
 FOR_READERS: Final = ("status", "reason", "prediction", "text", "changed", "target_probability", "mixed", "proof")
@@ -60,13 +56,16 @@ class Logbook:
                 mlflow.log_metrics(dict(pairs[start : start + AT_ONCE]), model_id=self.model_id, dataset=self.dataset)
 
     def note_tables(self, paths: Mapping[str, Path], table: pd.DataFrame) -> None:
-        """Log every explainer's lines, the figures as tables, and pictures."""
+        """Log every explainer's lines, and the figures as tables."""
         for path in paths.values():
             mlflow.log_artifact(str(path), self.folder)
         mlflow.log_table(_readable(paths), f"{self.folder}/rows.json")
         mlflow.log_text(table.to_csv(index=False), f"{self.folder}/metrics.csv")
         mlflow.log_table(_plain(table), f"{self.folder}/metrics.json")
-        for name, figure in figures(paths, table):
+
+    def note_pictures(self, pictures: Iterable[tuple[str, Figure]]) -> None:
+        """Log pictures by their names."""
+        for name, figure in pictures:
             mlflow.log_figure(figure, f"{self.folder}/{name}.png")
 
 
@@ -110,70 +109,3 @@ def in_run(name: str | None = None) -> Iterator[str]:
         return
     with mlflow.start_run(run_name=name) as run:
         yield str(run.info.run_id)
-
-
-MOST_FEATURES: Final = 15  # bars of one figure
-BINS: Final = 30
-
-
-def figures(paths: Mapping[str, Path], table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Yield names and figures of evaluated explainers.
-
-    Args:
-        paths: the lines of each explainer, by its name.
-        table: all `aggregates`.
-    """
-    facts = {name: pd.read_parquet(path, columns=["status", "mixed", "changed"]) for name, path in paths.items()}
-    yield "outcomes", _drawn(_outcomes, facts, "rows by status", "rows")
-    if any(one["mixed"].notna().any() for one in facts.values()):
-        yield "distances", _drawn(_distances, facts, "distance of answers", "distance")
-        yield "changed_features", _drawn(_changed, facts, "what the nearest answers change", "share of answers")
-    if (table["group"] != "").any():
-        yield "groups", _drawn(_groups, table, "coverage by group, with standard errors", "coverage")
-
-
-def _drawn(draw: Callable[[Axes, T], None], data: T, title: str, noun: str) -> Figure:
-    """Return a figure of one panel, with a legend if there is more than one thing in it."""
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    axes = figure.add_subplot(title=title, xlabel=noun)
-    draw(axes, data)
-    if len(axes.get_legend_handles_labels()[1]) > 1:
-        axes.legend()
-    return figure
-
-
-def _outcomes(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
-    counts = {name: one["status"].value_counts().reindex(STATUSES, fill_value=0) for name, one in facts.items()}
-    bars(axes, pd.DataFrame(counts))
-
-
-def _distances(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
-    known = {name: one["mixed"].dropna() for name, one in facts.items()}
-    axes.hist(list(known.values()), bins=BINS, label=list(known), histtype="step")
-    axes.set_ylabel("rows")
-
-
-def _changed(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
-    shares = {}
-    for name, one in facts.items():
-        answered = [list(changed) for changed in one["changed"] if len(changed)]
-        counts = Counter(feature for changed in answered for feature in changed)
-        shares[name] = pd.Series(counts, dtype="float64") / max(len(answered), 1)
-    table = pd.DataFrame(shares).fillna(0.0)
-    bars(axes, table.loc[table.sum(axis=1).sort_values(ascending=False).index[:MOST_FEATURES]])
-
-
-def _groups(axes: Axes, table: pd.DataFrame) -> None:
-    coverage = table[(table["metric"] == "coverage") & (table["group"] != "")]
-    for name, one in coverage.groupby("explainer", sort=False):
-        axes.errorbar(one["value"], one["group"], xerr=one["standard_error"].fillna(0.0), fmt="o", label=str(name))
-    axes.set_xlim(0.0, 1.05)
-
-
-def bars(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw one group of bars per line of `table`, one bar per column."""
-    height = 0.8 / len(table.columns)
-    for number, name in enumerate(table.columns):
-        axes.barh([place + number * height for place in range(len(table))], table[name], height, label=str(name))
-    axes.set_yticks([place + 0.4 - height / 2 for place in range(len(table))], [str(label) for label in table.index])
-    axes.invert_yaxis()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -26,11 +26,13 @@ from mlflow_cf.evaluation.measure.headline import logged, of_the_winner
 from mlflow_cf.evaluation.measure.lines import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows, measured_table
 from mlflow_cf.evaluation.measure.result import Evaluation, contestants, ranking, unanswered
+from mlflow_cf.evaluation.pictures.evaluated import pictures
 from mlflow_cf.evaluation.source import ModelSource, Source, source_of
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
 from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
+from mlflow_cf.words.sentences import Speaker
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +222,7 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
     if logbook.metrics or so_far.interruption is not None:
         logbook.note_metrics(task.logged(metrics))
     logbook.note_tables(so_far.paths, table)
+    logbook.note_pictures(pictures(so_far.paths, table, ranked, _named(task.source.explained)))
     return Evaluation(
         metrics=metrics,
         logged=task.logged(metrics),
@@ -232,6 +235,11 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
         source=task.source,
         rows=task.rows,
     )
+
+
+def _named(explained: ExplainedModel) -> Callable[[str], str]:
+    """Return what people call the features of a model."""
+    return Speaker(features={feature.name: feature for feature in explained.space.features}).name
 
 
 def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:

@@ -1,0 +1,131 @@
+"""What an evaluation has found in sentences: the titles of pictures, and what a run's page says first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+from mlflow_cf.evaluation.measure.aggregates import GAPS, LEAST_SURE, column_of
+from mlflow_cf.evaluation.names import explainer_name, group_name, number, percent
+from mlflow_cf.words.sentences import counted
+
+
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """The figures of an evaluation that sentences are made of.
+
+    Attributes:
+        table: all `aggregates`.
+        ranking: the explainers, the winner first.
+        columns: by which rows are grouped.
+    """
+
+    table: pd.DataFrame
+    ranking: Sequence[str]
+    columns: Sequence[str] = ()
+
+    @property
+    def winner(self) -> str:
+        """The explainer that does best, as people call it."""
+        return explainer_name(self.ranking[0])
+
+    @cached_property
+    def whole(self) -> Mapping[str, Mapping[str, float]]:
+        """Explainer -> metric -> value over all rows."""
+        whole = self.table[self.table["group"] == ""]
+        named = whole.groupby("explainer", sort=False)
+        return {str(name): dict(zip(one["metric"], one["value"], strict=True)) for name, one in named}
+
+    @cached_property
+    def own(self) -> Mapping[str, float]:
+        """Metric -> value of the winner over all rows."""
+        return self.whole.get(self.ranking[0], {})
+
+    @cached_property
+    def asked(self) -> int:
+        """How many rows miss the target, of those that the winner was asked about."""
+        found = self.table[(self.table["group"] == "") & (self.table["metric"] == "coverage")]
+        own = found.loc[found["explainer"] == self.ranking[0], "queries"]
+        return int(own.iloc[0]) if len(own) else 0
+
+    def outcomes(self) -> str:
+        """Return ``GeCo answers 94 % of the 800 rows that miss the target``."""
+        share = self.own.get("coverage")
+        if share is None:
+            return f"All {counted(int(self.own.get('rows', 0)), 'row')} meet the target: nothing was to be explained"
+        if self.asked == 1:
+            head = f"{self.winner} {'answers' if share else 'does not answer'} the one row that misses the target"
+        else:
+            part = percent(share) if share else "none"
+            head = f"{self.winner} answers {part} of the {self.asked:,} rows that miss the target"
+        others = {name: facts["coverage"] for name, facts in self.whole.items() if name != self.ranking[0]}
+        if not others:
+            return head
+        least = min(others, key=lambda name: others[name])
+        return f"{head}, {explainer_name(least)} {percent(others[least]) if others[least] else 'none'}"
+
+    def distances(self, medians: Mapping[str, float]) -> str:
+        """Return ``Half of GeCo's answers lie within a distance of 0.042``; medians are those of all explainers."""
+        nearest = min(medians, key=lambda name: medians[name])
+        if len(medians) == 1:
+            return f"Half of {_of(explainer_name(nearest))} answers lie within a distance of {number(medians[nearest])}"
+        farthest = max(medians, key=lambda name: medians[name])
+        return (
+            f"{_of(explainer_name(nearest))} answers are the nearest: {number(medians[nearest])} at the median, "
+            f"{_of(explainer_name(farthest))} {number(medians[farthest])}"
+        )
+
+    def groups(self) -> str:
+        """Return what the winner's groups differ in most: how many get an answer, or else how far it is."""
+        for metric, verb in zip(GAPS, ("answers", "asks"), strict=True):
+            found = self.widest(metric)
+            if found is None or found[0][1] == found[1][1]:
+                continue
+            (low, least), (high, most) = found
+            if verb == "answers":
+                return f"{self.winner} answers {percent(least)} of {low} and {percent(most)} of {high}"
+            return f"{self.winner} asks most of {high}: a distance of {number(most)}, and {number(least)} of {low}"
+        return f"{self.winner} does as much for every group" if self.own else "Coverage and distance by group"
+
+    def widest(self, metric: str) -> tuple[tuple[str, float], tuple[str, float]] | None:
+        """Return the groups of one column that differ most in a metric of the winner, as people call them."""
+        table = self.table
+        known = table[(table["group"] != "") & (table["metric"] == metric) & (table["queries"] >= LEAST_SURE)]
+        known = known[known["explainer"] == self.ranking[0]]
+        spreads = []
+        for _, own in known.groupby(known["group"].map(lambda group: column_of(group, self.columns)), sort=False):
+            values = own["value"].to_numpy(np.float64)
+            ends = [int(values.argmin()), int(values.argmax())]
+            if len(own) > 1:
+                names = [group_name(str(group), self.columns) for group in own["group"].iloc[ends]]
+                spreads.append(((names[0], float(values[ends[0]])), (names[1], float(values[ends[1]]))))
+        return max(spreads, key=lambda pair: pair[1][1] - pair[0][1], default=None)
+
+
+def most_changed(shares: pd.DataFrame, noun: str) -> str:
+    """Return ``GeCo changes utilisation most often: in 62 % of its answers``.
+
+    Args:
+        shares: the share of the answers of each explainer or version (columns, as people call them) that change a
+            feature (lines, the same).
+        noun: what is said between the name of the first column and the feature.
+    """
+    first = shares.iloc[:, 0]
+    if not (first > 0).any():
+        return "What the nearest answers change"
+    feature = str(first.idxmax())
+    return f"{shares.columns[0]} {noun} {feature} most often: in {percent(float(first.max()))} of its answers"
+
+
+def _of(name: str) -> str:
+    return f"{name}'" if name.endswith("s") else f"{name}'s"
+
+
+def median(values: pd.Series[float]) -> float:
+    """Return the median of what is known; NaN of nothing."""
+    known = values.dropna()
+    return float(np.median(known)) if len(known) else float("nan")

@@ -1,0 +1,213 @@
+"""Pictures of versions compared: what survives, who carries the burden, what is advised, and how metrics moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from mlflow_cf.evaluation.compare.comparison import OVERVIEW, Comparison
+from mlflow_cf.evaluation.findings import most_changed
+from mlflow_cf.evaluation.measure import lines
+from mlflow_cf.evaluation.names import LONGEST, explainer_name, group_name, number, percent, short
+from mlflow_cf.evaluation.pictures import slide
+from mlflow_cf.evaluation.pictures.bars import bar_panels
+from mlflow_cf.evaluation.pictures.slide import DARK, GREY, LABEL, MOST_LINES, MOST_SERIES, SMALL, finished, literal
+from mlflow_cf.plots import ink
+
+MOST_VERSIONS: Final = 12  # of the map
+SHADES: Final = "Blues"
+SHARES: Final = ("accuracy", "coverage", "plausibility", "survival", "validity")  # metrics that are shares
+WORDS: Final = {
+    "mixed": "distance", "n_changed": "changed features", "seconds_p50": "seconds a row, median",
+    "probability_lost": "probability lost", "changed_features": "changed features",
+}  # fmt: skip
+
+
+def pictures(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
+    """Yield names and pictures of a comparison; those that would be empty are left out."""
+    if len(comparison.survival):
+        yield "survival", finished(_survival(comparison.survival_matrix()))
+    if len(comparison.burden):
+        columns = [name for name in comparison.table.columns if name.startswith(lines.GROUP)]
+        yield "burden", finished(_burden(_of_the_first(comparison.burden), [_column(name) for name in columns]))
+    if len(comparison.advice) and comparison.advice["share"].notna().any():
+        yield "advice", finished(_advice(_of_the_first(comparison.advice)))
+    if len(comparison.aggregates) and len(comparison.versions) > 1:
+        yield "metrics", finished(_metrics(comparison.overview()))
+
+
+def _survival(matrix: pd.DataFrame) -> Figure:
+    """Return a survival matrix (versions, versions) as a map with its shares written in."""
+    left = len(matrix) - MOST_VERSIONS
+    shown = matrix.iloc[-MOST_VERSIONS:, -MOST_VERSIONS:]
+    names, values = [short(name) for name in shown.index], shown.to_numpy(np.float64)
+    title = "Who still gives yesterday's answers"
+    if len(names) > 1 and not np.isnan(values[-2, -1]):
+        title = f"{percent(values[-2, -1])} of the answers of {names[-2]} still hold under {names[-1]}"
+    note = "Share of the answers issued under the line's version that the column's version predicts as wanted."
+    figure = slide.slide(title, f"{note} The newest {len(names)} of {len(matrix)} versions." if left > 0 else note)
+    axes = figure.add_subplot()
+    shades = colormaps[SHADES]
+    axes.imshow(np.nan_to_num(values), vmin=0, vmax=1.15, cmap=shades, aspect="auto")
+    for row, line in enumerate(values):
+        for column, share in enumerate(line):
+            text, colour = ("", DARK) if np.isnan(share) else (percent(share), ink(to_hex(shades(share / 1.15))))
+            axes.text(column, row, text, ha="center", va="center", fontsize=_fitting(len(names)), color=colour)
+    axes.set_xticks(range(len(names)), [literal(_folded(name, len(names))) for name in names])
+    axes.set_yticks(range(len(names)), [literal(name) for name in names])
+    axes.tick_params(labelsize=LABEL if len(names) < 8 else SMALL, length=0, colors=DARK)
+    axes.spines[:].set_visible(False)
+    axes.set_xticks(np.arange(1, len(names)) - 0.5, minor=True)
+    axes.set_yticks(np.arange(1, len(names)) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=3)
+    axes.tick_params(which="minor", length=0)
+    axes.set_xlabel("judged by", fontsize=LABEL, color=GREY)
+    axes.set_ylabel("issued under", fontsize=LABEL, color=GREY)
+    return figure
+
+
+def _burden(burden: pd.DataFrame, columns: Sequence[str]) -> Figure:
+    """Return one panel per measure: its mean in every group, with intervals, a colour per version."""
+    every, measures = list(dict.fromkeys(burden["version"])), list(dict.fromkeys(burden["measure"]))
+    versions = every[-MOST_SERIES:]
+    sizes = burden[burden["measure"] == measures[0]].groupby("group", sort=False)["rows"].max()
+    largest = set(sizes.drop("", errors="ignore").sort_values(ascending=False, kind="stable").index[:MOST_LINES])
+    groups = ["", *(group for group in sizes.index if group in largest)]
+    left = len(sizes.drop("", errors="ignore")) - len(largest)
+    note = "Lines hold 95 % of the bootstrap draws; groups of fewer than five rows have none."
+    note += f" The {len(largest)} largest groups; {left} more are in the tables." if left else ""
+    note += f" The newest {len(versions)} of {len(every)} versions." if len(every) > len(versions) else ""
+    figure = slide.slide(_heaviest(burden, groups, columns), note)
+    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
+    colours, places = slide.colours_of(len(versions)), slide.dodged(len(versions))
+    for axes, measure in zip(panels, measures, strict=True):
+        slide.tidy(axes, shares=measure == "coverage")
+        axes.set_title(measure.replace("_", " "), fontsize=LABEL, color=DARK, loc="left")
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        for version, colour, place in zip(versions, colours, places, strict=True):
+            own = burden[(burden["measure"] == measure) & (burden["version"] == version)]
+            own = own.set_index("group").reindex(groups)
+            mean, low, high = (own[name].to_numpy(np.float64) for name in ("mean", "low", "high"))
+            reach = np.nan_to_num(np.maximum([mean - low, high - mean], 0.0))
+            heights = np.arange(len(groups)) + place
+            axes.errorbar(mean, heights, xerr=reach, fmt="o", color=colour, markersize=8, elinewidth=2)
+        if len(groups) > 1:
+            axes.axhline(0.5, color=GREY, linewidth=0.8)
+        axes.margins(x=0.1)
+        axes.set_xlim(left=0)
+    slide.named_lines(panels[0], [group_name(group, columns) for group in groups])
+    if len(versions) > 1:
+        slide.key(figure, [short(version) for version in versions], colours)
+    return figure
+
+
+def _heaviest(burden: pd.DataFrame, groups: Iterable[str], columns: Sequence[str]) -> str:
+    """Return for whom the way is farthest under the newest version."""
+    newest = burden["version"].iloc[-1]
+    own = burden[(burden["version"] == newest) & (burden["measure"] == "distance")].set_index("group")["mean"].dropna()
+    some = own[[group for group in groups if group and group in own.index]]
+    name = short(newest)
+    if len(some) and "" in own.index:
+        group, most = group_name(str(some.idxmax()), columns), number(float(some.max()))
+        return f"Under {name} the way is farthest for {group}: {most}, and {number(float(own['']))} for all rows"
+    if "" in own.index:
+        return f"Under {name} the way is {number(float(own['']))} far"
+    return "What the answers ask of people"
+
+
+def _advice(advice: pd.DataFrame) -> Figure:
+    """Return the share of answers that change each feature, a panel per version, the newest one first."""
+    every = list(dict.fromkeys(advice["version"]))
+    versions = every[: -MOST_SERIES - 1 : -1]
+    shares = advice.pivot_table("share", "feature", "version", sort=False, dropna=False)[versions]
+    shares = shares[shares.max(axis=1) > 0]
+    shares = shares.loc[shares.max(axis=1).sort_values(ascending=False, kind="stable").index]
+    shares.index = pd.Index([short(str(name).replace("_", " ")) for name in shares.index])
+    shares.columns = pd.Index([short(version) for version in versions])
+    note = "Share of the nearest answers that change a feature."
+    note += f" The newest {len(versions)} of {len(every)} versions." if len(every) > len(versions) else ""
+    return bar_panels(shares, most_changed(shares, "advises to change"), note, "features")
+
+
+def _metrics(overview: pd.DataFrame) -> Figure:
+    """Return a panel per metric: its value under every version, a colour per explainer."""
+    versions = list(dict.fromkeys(overview.index.get_level_values("version")))
+    explainers = list(dict.fromkeys(overview.index.get_level_values("explainer")))[:MOST_SERIES]
+    names = [name for name in OVERVIEW if name in overview.columns and overview[name].notna().any()]
+    figure = slide.slide(_moved(overview, versions), "Means over the same rows, version by version, oldest first.")
+    rows = 2 if len(names) > 3 else 1
+    panels = figure.subplots(rows, -(-len(names) // rows), squeeze=False).flat
+    colours = slide.colours_of(len(explainers))
+    for axes, name in zip(panels, names, strict=False):
+        _metric(axes, overview[name], name, versions, dict(zip(explainers, colours, strict=True)))
+    for axes in list(panels):
+        axes.set_visible(False)
+    if len(explainers) > 1:
+        slide.key(figure, [explainer_name(name) for name in explainers], colours)
+    return figure
+
+
+def _metric(axes: Axes, values: pd.Series[float], name: str, versions: Sequence[str], colours: dict[str, str]) -> None:
+    slide.tidy(axes)
+    axes.grid(visible=False)
+    axes.set_title(_word(name), fontsize=LABEL, color=DARK, loc="left")
+    for explainer, colour in colours.items():
+        own = [float(values.get((version, explainer), np.nan)) for version in versions]
+        axes.plot(range(len(versions)), own, "o-", color=colour, linewidth=2, markersize=8)
+        for place, value in enumerate(own) if len(colours) == 1 and len(versions) <= MOST_SERIES else ():
+            if not np.isnan(value):
+                axes.annotate(_told(name, value), (place, value), (0, 9), textcoords="offset points", ha="center",
+                              fontsize=SMALL, color=DARK)  # fmt: skip
+    ticks = range(0, len(versions), -(-len(versions) // 4))
+    axes.set_xticks(ticks, [literal(_folded(short(versions[at]), 4)) for at in ticks])
+    axes.set_yticks([]) if len(colours) == 1 and len(versions) <= MOST_SERIES else axes.tick_params(labelsize=SMALL)
+    axes.margins(x=0.2, y=0.35)
+
+
+def _moved(overview: pd.DataFrame, versions: Sequence[str]) -> str:
+    """Return how the first explainer's coverage and distance moved from the last version but one to the last."""
+    if len(versions) < 2:
+        return "Metrics"
+    before, after = (overview.loc[version].iloc[0] for version in versions[-2:])
+    told = [
+        f"{_word(name)} {_told(name, before[name])} → {_told(name, after[name])}"
+        for name in ("coverage", "mixed", "n_changed")
+        if name in overview and not np.isnan(before[name]) and not np.isnan(after[name])
+    ]
+    return f"{short(versions[-2])} → {short(versions[-1])}: {', '.join(told)}" if told else "Metrics by version"
+
+
+def _word(metric: str) -> str:
+    return WORDS.get(metric, metric.replace("_", " "))
+
+
+def _told(metric: str, value: float) -> str:
+    return percent(value) if metric in SHARES and 0 <= value <= 1 else number(value)
+
+
+def _fitting(count: int) -> float:
+    return 24.0 if count < 4 else LABEL if count < 8 else SMALL
+
+
+def _folded(name: str, count: int) -> str:
+    """Return a name on as many lines as its column needs."""
+    room = max(60 // max(count, 1), 6)
+    return "\n".join(name[at : at + room] for at in range(0, min(len(name), LONGEST), room))
+
+
+def _column(name: str) -> str:
+    return name.removeprefix(lines.GROUP)
+
+
+def _of_the_first(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the lines of the first explainer of each version."""
+    first = table.drop_duplicates("version").set_index("version")["explainer"]
+    return table[table["explainer"] == table["version"].map(first)]
