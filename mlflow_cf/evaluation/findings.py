@@ -106,19 +106,18 @@ class Findings:
         return max(spreads, key=lambda pair: pair[1][1] - pair[0][1], default=None)
 
 
-def most_changed(shares: pd.DataFrame, noun: str) -> str:
+def most_changed(shares: pd.Series[float], verb: str) -> str:
     """Return ``GeCo changes utilisation most often: in 62 % of its answers``.
 
     Args:
-        shares: the share of the answers of each explainer or version (columns, as people call them) that change a
-            feature (lines, the same).
-        noun: what is said between the name of the first column and the feature.
+        shares: the share of its answers that change a feature, by the feature; its name is who gives the answers.
+        verb: what is said between this name and the feature.
     """
-    first = shares.iloc[:, 0]
-    if not (first > 0).any():
+    known = shares.fillna(0.0)
+    if not (known > 0).any():
         return "What the nearest answers change"
-    feature = str(first.idxmax())
-    return f"{shares.columns[0]} {noun} {feature} most often: in {percent(float(first.max()))} of its answers"
+    at = int(known.to_numpy(np.float64).argmax())
+    return f"{shares.name} {verb} {known.index[at]} most often: in {percent(float(known.iloc[at]))} of its answers"
 
 
 def _of(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from mlflow_cf.evaluation.measure.aggregates import column_of
@@ -10,6 +10,7 @@ from mlflow_cf.explainers import EXPLAINERS
 from mlflow_cf.words.sentences import cost
 
 LONGEST: Final = 26  # characters of a name
+FEW: Final = 8  # lines of a picture that have room for two lines of letters each
 SMALL: Final = 0.005  # a share below it, or that far below 1, is not rounded away
 
 
@@ -19,15 +20,22 @@ def short(text: object, most: int = LONGEST) -> str:
     return line if len(line) <= most else f"{line[: most - 1]}…"
 
 
-def group_name(group: str, columns: Iterable[str], most: int = LONGEST) -> str:
+def group_name(group: str, columns: Iterable[str], most: int = 60) -> str:
     """Return what people call a group: ``personal status: male single``, and ``all rows``."""
     if not group:
         return "all rows"
     column = column_of(group, columns)
     label = group.removeprefix(f"{column}.")
-    room = max(most // 2, most - len(label) - 2)
-    first = short(column.replace("_", " "), room)
+    first = short(column.replace("_", " "), max(most // 2, most - len(label) - 2))
     return f"{first}: {short(label, most - len(first) - 2)}"
+
+
+def group_lines(groups: Sequence[str], columns: Iterable[str]) -> list[str]:
+    """Return what people call groups, on two lines where they are few and one is not enough."""
+    if len(groups) > FEW:
+        return [group_name(group, columns, LONGEST + LONGEST // 2) for group in groups]
+    names = [group_name(group, columns, 2 * LONGEST) for group in groups]
+    return [name if len(name) <= LONGEST else name.replace(": ", ":\n", 1) for name in names]
 
 
 def explainer_name(name: str) -> str:

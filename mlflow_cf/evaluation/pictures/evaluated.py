@@ -16,14 +16,13 @@ from matplotlib.figure import Figure
 from mlflow_cf.evaluation.findings import Findings, median, most_changed
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import STATUSES
-from mlflow_cf.evaluation.names import explainer_name, group_name, number, percent, short
+from mlflow_cf.evaluation.names import explainer_name, group_lines, number, percent, short
 from mlflow_cf.evaluation.pictures import slide
 from mlflow_cf.evaluation.pictures.bars import bar_panels
 from mlflow_cf.evaluation.pictures.slide import (
     DARK,
     GREY,
     LABEL,
-    MOST_LINES,
     MOST_SERIES,
     SMALL,
     finished,
@@ -87,15 +86,16 @@ def _outcomes(facts: Mapping[str, pd.DataFrame], findings: Findings, note: str) 
     table = pd.DataFrame(counts)
     table = table[table.sum(axis=1) > 0]
     rows = int(findings.own.get("rows", len(next(iter(facts.values())))))
-    figure = slide.slide(findings.outcomes(), f"{counted(rows, 'row')} were explained. {note}".strip())
+    key = {STATUS_WORDS[str(status)]: STATUS_COLOURS[str(status)] for status in table.index}
+    several = len(table.columns) > 1
+    said = f"{counted(rows, 'row')}. {note}".strip()
+    figure = slide.slide(findings.outcomes(), said, key if several else None)
     axes = figure.add_subplot()
     slide.tidy(axes)
-    if len(table.columns) == 1:
-        _one_bar_a_status(axes, table.iloc[:, 0])
-    else:
+    if several:
         _one_bar_an_explainer(axes, table)
-        names = [STATUS_WORDS[str(status)] for status in table.index]
-        slide.key(figure, names, [STATUS_COLOURS[str(status)] for status in table.index])
+    else:
+        _one_bar_a_status(axes, table.iloc[:, 0])
     axes.set_xlabel("rows", fontsize=LABEL, color=GREY)
     return figure
 
@@ -130,8 +130,9 @@ def _one_bar_an_explainer(axes: Axes, table: pd.DataFrame) -> None:
 def _distances(facts: Mapping[str, pd.DataFrame], findings: Findings, note: str) -> Figure:
     known = {name: one["mixed"].dropna() for name, one in facts.items() if one["mixed"].notna().any()}
     medians = {name: median(values) for name, values in known.items()}
-    said = "The line is the median; " + ("each over the rows it answers. " if len(known) > 1 else "")
-    figure = slide.slide(findings.distances(medians), f"{said}shares of the answers by their distance. {note}")
+    said = "Shares of the answers by their distance; the line is the median. "
+    said += "Each explainer's are those of the rows that it answers. " if len(known) > 1 else ""
+    figure = slide.slide(findings.distances(medians), f"{said}{note}")
     largest = max(values.max() for values in known.values()) or 1.0
     panels = figure.subplots(len(known), 1, sharex=True, squeeze=False)[:, 0]
     for axes, (name, values), colour in zip(panels, known.items(), slide.colours_of(len(known)), strict=True):
@@ -159,7 +160,7 @@ def _changed(facts: Mapping[str, pd.DataFrame], note: str, named: Named) -> Figu
     table = table.loc[table.max(axis=1).sort_values(ascending=False, kind="stable").index]
     table.index = pd.Index([short(named(str(feature))) for feature in table.index])
     said = f"Share of the nearest answers that change a feature. {note}".strip()
-    return bar_panels(table, most_changed(table, "changes"), said, "features")
+    return bar_panels(table, most_changed(table.iloc[:, 0], "changes"), said, "features")
 
 
 PANELS: Final = {"coverage": "share of rows with an answer", "mixed": "mean distance of the answers"}
@@ -167,14 +168,16 @@ PANELS: Final = {"coverage": "share of rows with an answer", "mixed": "mean dist
 
 def _groups(table: pd.DataFrame, findings: Findings, names: Sequence[str], note: str) -> Figure:
     sizes = table[(table["metric"] == "rows") & (table["group"] != "")].drop_duplicates("group").set_index("group")
-    largest = set(sizes["value"].sort_values(ascending=False, kind="stable").index[:MOST_LINES])
+    largest = set(sizes["value"].sort_values(ascending=False, kind="stable").index[: slide.most_groups(len(names))])
     groups = ["", *(group for group in sizes.index if group in largest)]
     left = len(sizes) - len(largest)
     said = "Lines are standard errors; groups of fewer than ten rows have none. "
     said += f"The {len(largest)} largest groups; {left} more are in the tables. " if left else ""
-    figure = slide.slide(findings.groups(), f"{said}{note}")
-    panels = figure.subplots(1, len(PANELS), sharey=True)
     colours, places = slide.colours_of(len(names)), slide.dodged(len(names))
+    size = slide.marker(len(names), len(groups))
+    key = dict(zip(map(explainer_name, names), colours, strict=True))
+    figure = slide.slide(findings.groups(), f"{said}{note}", key)
+    panels = figure.subplots(1, len(PANELS), sharey=True)
     for axes, (metric, title) in zip(panels, PANELS.items(), strict=True):
         slide.tidy(axes, shares=metric == "coverage")
         axes.set_title(title, fontsize=LABEL, color=DARK, loc="left")
@@ -183,7 +186,7 @@ def _groups(table: pd.DataFrame, findings: Findings, names: Sequence[str], note:
             own = own.set_index("group").reindex(groups)
             values, errors = own["value"].to_numpy(np.float64), own["standard_error"].fillna(0.0).to_numpy(np.float64)
             heights = np.arange(len(groups)) + place
-            axes.errorbar(values, heights, xerr=errors, fmt="o", color=colour, markersize=9, elinewidth=2)
+            axes.errorbar(values, heights, xerr=errors, fmt="o", color=colour, markersize=size, elinewidth=2)
             for value, height in zip(values, heights, strict=True) if len(names) == 1 else ():
                 if not np.isnan(value):
                     text = percent(value) if metric == "coverage" else number(value)
@@ -192,7 +195,5 @@ def _groups(table: pd.DataFrame, findings: Findings, names: Sequence[str], note:
         axes.axhline(0.5, color=GREY, linewidth=0.8)
         axes.margins(x=0.12)
         axes.set_xlim(left=0)
-    slide.named_lines(panels[0], [group_name(group, findings.columns) for group in groups])
-    if len(names) > 1:
-        slide.key(figure, [explainer_name(name) for name in names], colours)
+    slide.named_lines(panels[0], group_lines(groups, findings.columns))
     return figure

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -16,7 +17,7 @@ from matplotlib.ft2font import FT2Font
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FixedLocator, MaxNLocator, PercentFormatter
 
 from mlflow_cf.features import Floats
 from mlflow_cf.plots import COLOURS
@@ -26,13 +27,20 @@ DPI: Final = 120
 TITLE: Final = 21.0  # points
 LABEL: Final = 14.0
 SMALL: Final = 11.0
-TITLE_LINE: Final = 74  # characters
+TITLE_LINE: Final = 70  # characters
 DARK: Final = "#222222"
 GREY: Final = "#5A5A5A"
 LIGHT: Final = "#E3E3E3"
 MOST_SERIES: Final = 6  # explainers or versions of one picture, each with a colour
 MOST_LINES: Final = 12  # groups, features or bars of one panel
-DODGE: Final = 0.7  # of the distance between two lines: what the markers of all series take
+FEW_LINES: Final = 4  # that a panel has room for at least
+DODGE: Final = 0.8  # of the distance between two lines: what the markers of all series take
+HEIGHT: Final = 340.0  # points that a panel has at least
+LARGEST: Final = 9.0  # marker, in points
+MOST_MARKERS: Final = 40  # one above the other
+PAD: Final = 0.12  # inches above and below
+LINE: Final = 1.25  # height of a line of the title, in letters
+KEY_COLUMNS: Final = 4
 FAMILY: Final = "DejaVu Sans"  # comes with matplotlib
 # Fonts that have what the one above has not, if the machine has them.
 OTHERS: Final = (
@@ -43,14 +51,28 @@ UNKNOWN: Final = "\N{WHITE SQUARE}"  # in the place of a letter that no font her
 JOINERS: Final = "\u200c\u200d"  # of letters; other marks without a shape are left out, such as those of direction
 
 
-def slide(title: str, note: str = "") -> Figure:
-    """Return an empty slide with what was found as its title, and small print below; both are text as it stands."""
-    layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.12, wspace=0.03)
+def slide(title: str, note: str = "", key: Mapping[str, str] | None = None) -> Figure:
+    """Return an empty slide with what was found as its title.
+
+    Args:
+        title, note: text as it stands, above and in small print below.
+        key: name -> colour, told below the title; less than two need not be told.
+    """
+    layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=PAD, wspace=0.03)
     figure = Figure(figsize=SIZE, dpi=DPI, layout=layout)
     lines = textwrap.wrap(title, TITLE_LINE, max_lines=2, placeholder=" …", break_on_hyphens=False)
+    known = key if key is not None and len(key) > 1 else {}
+    room = [" "] * math.ceil(len(known) / KEY_COLUMNS)  # empty lines of the title, which the layout keeps free
     figure.suptitle(
-        "\n".join(map(literal, lines)), x=0.015, ha="left", fontsize=TITLE, fontweight="bold", color=DARK
-    )  # fmt: skip
+        "\n".join([*map(literal, lines), *room]), x=0.015, ha="left", fontsize=TITLE, fontweight="bold", color=DARK
+    )
+    if known:
+        dots = [Line2D([], [], marker="o", markersize=11, linestyle="none", color=colour) for colour in known.values()]
+        below = 1 - (PAD + len(lines) * TITLE * LINE / 72) / SIZE[1]
+        figure.legend(
+            dots, [literal(name) for name in known], loc="upper left", bbox_to_anchor=(0.005, below), frameon=False,
+            ncols=min(len(known), KEY_COLUMNS), fontsize=LABEL, handletextpad=0.2, labelcolor=DARK,
+        ).set_in_layout(False)  # fmt: skip
     if note:
         small = textwrap.shorten(note, 190, placeholder=" …")
         figure.supxlabel(literal(small), x=0.015, ha="left", fontsize=SMALL, color=GREY)
@@ -74,29 +96,33 @@ def tidy(axes: Axes, *, shares: bool = False) -> None:
     axes.tick_params(axis="x", labelsize=SMALL)
     axes.grid(axis="x", color=LIGHT, linewidth=0.8)
     axes.set_axisbelow(True)
+    axes.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]) if shares else MaxNLocator(5))
     if shares:
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
 
 
 def named_lines(axes: Axes, names: Sequence[str]) -> None:
-    """Name the lines of a panel, the first one above."""
+    """Name the lines of a panel, the first one above; a few lines are no thicker than many."""
     axes.set_yticks(range(len(names)), [literal(name) for name in names])
-    axes.set_ylim(len(names) - 0.4, -0.6)
-
-
-def key(figure: Figure, names: Sequence[str], colours: Sequence[str]) -> None:
-    """Say below the title which colour is whose."""
-    dots = [Line2D([], [], marker="o", markersize=10, linestyle="none", color=colour) for colour in colours]
-    labels = [literal(name) for name in names]
-    columns = min(len(names), 4)
-    figure.legend(dots, labels, loc="outside upper left", ncols=columns, frameon=False, fontsize=LABEL)
+    middle, half = (len(names) - 1) / 2, max(len(names), FEW_LINES) / 2 + 0.1
+    axes.set_ylim(middle + half, middle - half)
+    axes.tick_params(axis="y", labelsize=LABEL if len(names) <= MOST_LINES / 2 else SMALL)
 
 
 def dodged(count: int) -> Floats:
     """Return how far from its line each of so many series is drawn, so that no marker hides another."""
-    if count < 2:
-        return np.zeros(count)
-    return np.linspace(-DODGE / 2, DODGE / 2, count)
+    places: Floats = np.arange(count, dtype=np.float64) - (count - 1) / 2
+    return places * _apart(count)
+
+
+def marker(count: int, names: int) -> float:
+    """Return the size in points of markers of so many series on so many lines."""
+    return min(HEIGHT / max(names, FEW_LINES) * _apart(count), LARGEST) if count > 1 else LARGEST
+
+
+def most_groups(count: int) -> int:
+    """Return how many groups one panel has room for where each has the markers of so many series."""
+    return min(max(MOST_MARKERS // max(count, 1), 4), MOST_LINES)
 
 
 def colours_of(count: int) -> list[str]:
@@ -109,6 +135,10 @@ def literal(text: str) -> str:
     known = _fonts()[1]
     drawn = "".join(_mark(mark, known) for mark in text)
     return f"{' ' if drawn.startswith('_') else ''}{drawn}".replace("$", r"\$")
+
+
+def _apart(count: int) -> float:
+    return min(DODGE / max(count, 1), 0.22)
 
 
 def _mark(mark: str, known: frozenset[int]) -> str:

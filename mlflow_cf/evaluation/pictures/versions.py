@@ -11,22 +11,21 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from mlflow_cf.evaluation.compare.comparison import OVERVIEW, Comparison
 from mlflow_cf.evaluation.findings import most_changed
 from mlflow_cf.evaluation.measure import lines
-from mlflow_cf.evaluation.names import LONGEST, explainer_name, group_name, number, percent, short
+from mlflow_cf.evaluation.names import LONGEST, explainer_name, group_lines, group_name, number, percent, short
 from mlflow_cf.evaluation.pictures import slide
 from mlflow_cf.evaluation.pictures.bars import bar_panels
-from mlflow_cf.evaluation.pictures.slide import DARK, GREY, LABEL, MOST_LINES, MOST_SERIES, SMALL, finished, literal
+from mlflow_cf.evaluation.pictures.slide import DARK, GREY, LABEL, MOST_SERIES, SMALL, finished, literal
 from mlflow_cf.plots import ink
 
 MOST_VERSIONS: Final = 12  # of the map
 SHADES: Final = "Blues"
 SHARES: Final = ("accuracy", "coverage", "plausibility", "survival", "validity")  # metrics that are shares
 WORDS: Final = {
-    "mixed": "distance", "n_changed": "changed features", "seconds_p50": "seconds a row, median",
+    "mixed": "distance", "n_changed": "changed features", "seconds_p50": "time a row, median",
     "probability_lost": "probability lost", "changed_features": "changed features",
 }  # fmt: skip
 
@@ -79,33 +78,36 @@ def _burden(burden: pd.DataFrame, columns: Sequence[str]) -> Figure:
     every, measures = list(dict.fromkeys(burden["version"])), list(dict.fromkeys(burden["measure"]))
     versions = every[-MOST_SERIES:]
     sizes = burden[burden["measure"] == measures[0]].groupby("group", sort=False)["rows"].max()
-    largest = set(sizes.drop("", errors="ignore").sort_values(ascending=False, kind="stable").index[:MOST_LINES])
+    largest = set(
+        sizes.drop("", errors="ignore")
+        .sort_values(ascending=False, kind="stable")
+        .index[: slide.most_groups(len(versions))]
+    )
     groups = ["", *(group for group in sizes.index if group in largest)]
     left = len(sizes.drop("", errors="ignore")) - len(largest)
     note = "Lines hold 95 % of the bootstrap draws; groups of fewer than five rows have none."
     note += f" The {len(largest)} largest groups; {left} more are in the tables." if left else ""
     note += f" The newest {len(versions)} of {len(every)} versions." if len(every) > len(versions) else ""
-    figure = slide.slide(_heaviest(burden, groups, columns), note)
-    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     colours, places = slide.colours_of(len(versions)), slide.dodged(len(versions))
+    size = slide.marker(len(versions), len(groups))
+    key = dict(zip(map(short, versions), colours, strict=True))
+    figure = slide.slide(_heaviest(burden, groups, columns), note, key)
+    panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for axes, measure in zip(panels, measures, strict=True):
         slide.tidy(axes, shares=measure == "coverage")
         axes.set_title(measure.replace("_", " "), fontsize=LABEL, color=DARK, loc="left")
-        axes.xaxis.set_major_locator(MaxNLocator(4))
         for version, colour, place in zip(versions, colours, places, strict=True):
             own = burden[(burden["measure"] == measure) & (burden["version"] == version)]
             own = own.set_index("group").reindex(groups)
             mean, low, high = (own[name].to_numpy(np.float64) for name in ("mean", "low", "high"))
             reach = np.nan_to_num(np.maximum([mean - low, high - mean], 0.0))
             heights = np.arange(len(groups)) + place
-            axes.errorbar(mean, heights, xerr=reach, fmt="o", color=colour, markersize=8, elinewidth=2)
+            axes.errorbar(mean, heights, xerr=reach, fmt="o", color=colour, markersize=size, elinewidth=2)
         if len(groups) > 1:
             axes.axhline(0.5, color=GREY, linewidth=0.8)
         axes.margins(x=0.1)
         axes.set_xlim(left=0)
-    slide.named_lines(panels[0], [group_name(group, columns) for group in groups])
-    if len(versions) > 1:
-        slide.key(figure, [short(version) for version in versions], colours)
+    slide.named_lines(panels[0], group_lines(groups, columns))
     return figure
 
 
@@ -124,17 +126,17 @@ def _heaviest(burden: pd.DataFrame, groups: Iterable[str], columns: Sequence[str
 
 
 def _advice(advice: pd.DataFrame) -> Figure:
-    """Return the share of answers that change each feature, a panel per version, the newest one first."""
+    """Return the share of answers that change each feature, a panel per version."""
     every = list(dict.fromkeys(advice["version"]))
-    versions = every[: -MOST_SERIES - 1 : -1]
+    versions = every[-MOST_SERIES:]
     shares = advice.pivot_table("share", "feature", "version", sort=False, dropna=False)[versions]
     shares = shares[shares.max(axis=1) > 0]
-    shares = shares.loc[shares.max(axis=1).sort_values(ascending=False, kind="stable").index]
+    shares = shares.sort_values(versions[-1], ascending=False, kind="stable")
     shares.index = pd.Index([short(str(name).replace("_", " ")) for name in shares.index])
     shares.columns = pd.Index([short(version) for version in versions])
     note = "Share of the nearest answers that change a feature."
     note += f" The newest {len(versions)} of {len(every)} versions." if len(every) > len(versions) else ""
-    return bar_panels(shares, most_changed(shares, "advises to change"), note, "features")
+    return bar_panels(shares, most_changed(shares.iloc[:, -1], "advises to change"), note, "features")
 
 
 def _metrics(overview: pd.DataFrame) -> Figure:
@@ -142,34 +144,38 @@ def _metrics(overview: pd.DataFrame) -> Figure:
     versions = list(dict.fromkeys(overview.index.get_level_values("version")))
     explainers = list(dict.fromkeys(overview.index.get_level_values("explainer")))[:MOST_SERIES]
     names = [name for name in OVERVIEW if name in overview.columns and overview[name].notna().any()]
-    figure = slide.slide(_moved(overview, versions), "Means over the same rows, version by version, oldest first.")
+    colours = dict(zip(explainers, slide.colours_of(len(explainers)), strict=True))
+    key = {explainer_name(name): colour for name, colour in colours.items()}
+    figure = slide.slide(_moved(overview, versions), "Means over the same rows, the oldest version first.", key)
     rows = 2 if len(names) > 3 else 1
-    panels = figure.subplots(rows, -(-len(names) // rows), squeeze=False).flat
-    colours = slide.colours_of(len(explainers))
+    panels = list(figure.subplots(rows, -(-len(names) // rows), squeeze=False).flat)
     for axes, name in zip(panels, names, strict=False):
-        _metric(axes, overview[name], name, versions, dict(zip(explainers, colours, strict=True)))
-    for axes in list(panels):
+        _metric(axes, overview[name], name, versions, colours)
+    for axes in panels[len(names) :]:
         axes.set_visible(False)
-    if len(explainers) > 1:
-        slide.key(figure, [explainer_name(name) for name in explainers], colours)
     return figure
 
 
 def _metric(axes: Axes, values: pd.Series[float], name: str, versions: Sequence[str], colours: dict[str, str]) -> None:
+    single = len(colours) == 1 and len(versions) <= MOST_SERIES  # there is room for numbers
     slide.tidy(axes)
     axes.grid(visible=False)
     axes.set_title(_word(name), fontsize=LABEL, color=DARK, loc="left")
     for explainer, colour in colours.items():
         own = [float(values.get((version, explainer), np.nan)) for version in versions]
         axes.plot(range(len(versions)), own, "o-", color=colour, linewidth=2, markersize=8)
-        for place, value in enumerate(own) if len(colours) == 1 and len(versions) <= MOST_SERIES else ():
+        for place, value in enumerate(own) if single else ():
             if not np.isnan(value):
-                axes.annotate(_told(name, value), (place, value), (0, 9), textcoords="offset points", ha="center",
-                              fontsize=SMALL, color=DARK)  # fmt: skip
+                beside = own[max(place - 1, 0) : place] + own[place + 1 : place + 2]
+                below = bool(value < np.nanmin([*beside, np.inf]) and len(own) > 1)
+                axes.annotate(_told(name, value), (place, value), (0, -18 if below else 9), textcoords="offset points",
+                              ha="center", fontsize=SMALL, color=DARK)  # fmt: skip
     ticks = range(0, len(versions), -(-len(versions) // 4))
     axes.set_xticks(ticks, [literal(_folded(short(versions[at]), 4)) for at in ticks])
-    axes.set_yticks([]) if len(colours) == 1 and len(versions) <= MOST_SERIES else axes.tick_params(labelsize=SMALL)
-    axes.margins(x=0.2, y=0.35)
+    if single:
+        axes.set_yticks([])
+    axes.tick_params(labelsize=SMALL)
+    axes.margins(x=0.2, y=0.4)
 
 
 def _moved(overview: pd.DataFrame, versions: Sequence[str]) -> str:
@@ -190,6 +196,8 @@ def _word(metric: str) -> str:
 
 
 def _told(metric: str, value: float) -> str:
+    if metric == "seconds_p50":
+        return f"{number(value * 1000)} ms" if value < 1 else f"{number(value)} s"
     return percent(value) if metric in SHARES and 0 <= value <= 1 else number(value)
 
 
