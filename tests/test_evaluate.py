@@ -1,5 +1,6 @@
 """Evaluations: what is logged is what slow plain code finds in the table, and nothing is lost however it ends."""
 
+import json
 import math
 import statistics
 import weakref
@@ -20,6 +21,7 @@ from mlflow_cf.evaluation.measure import lines, measured
 from mlflow_cf.evaluation.measure.aggregates import MEANS, aggregates, flat
 from mlflow_cf.evaluation.measure.lines import groups_of
 from mlflow_cf.evaluation.measure.result import ranking
+from mlflow_cf.evaluation.names import percent
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
 
@@ -157,6 +159,35 @@ def test_a_loaded_pyfunc_and_an_active_run_do_as_well(loans):
     assert len(found.table) == 12
 
 
+def test_a_run_of_ours_tells_how_it_was_asked_and_what_it_found(loans, evaluation):
+    run = mlflow.get_run(evaluation.run_id)
+    params = {name.removeprefix("cf.evaluate."): value for name, value in run.data.params.items()}
+    assert json.loads(params.pop("options.geco"))["q"] == 100
+    assert params == {
+        "rows": "80", "explainers": "geco", "groups": "income, job", "count": "1", "seed": "0", "certify": "False",
+        "max_evaluations": "1000000", "time_limit_s": "none",
+    }  # fmt: skip
+    note = run.data.tags["mlflow.note.content"]
+    rows = evaluation.metrics["cf/queries/coverage"]
+    assert note.startswith(f"**GeCo answers {percent(evaluation.metrics['cf/coverage'])} of the {rows:.0f} rows that ")
+    assert "100 % meet all constraints" in note
+    assert "among the artifacts, in counterfactual/" in note
+
+
+def test_params_and_notes_of_a_users_run_stay(loans):
+    with mlflow.start_run(description="mine") as run:
+        mlflow.log_param("cf.evaluate.rows", "all")
+        mlflow_cf.evaluate(loans.explained, loans.rows.head(6), time_limit_s=30)
+        mlflow_cf.evaluate(loans.explained, loans.rows.head(7), seed=5)
+    data = mlflow.get_run(run.info.run_id).data
+    assert data.tags["mlflow.note.content"] == "mine"
+    kept = {"rows": "all", "seed": "0", "time_limit_s": "30"}
+    assert data.params.items() >= {f"cf.evaluate.{name}": value for name, value in kept.items()}.items()
+    with mlflow.start_run() as run:
+        mlflow_cf.evaluate(loans.explained, loans.rows.head(6))
+    assert "mlflow.note.content" not in mlflow.get_run(run.info.run_id).data.tags
+
+
 def test_words_for_people(evaluation):
     assert "winner geco" in repr(evaluation)
     page = evaluation._repr_html_()
@@ -226,6 +257,8 @@ def test_the_winner_becomes_the_explainer_of_a_new_version(loans):
     several = ["random_search", GeCo(q=20)]
     found = mlflow_cf.evaluate(f"models:/{NAME}/1", loans.rows.head(30), explainers=several, register_winner=NAME)
     assert found.version == 2
+    described = MlflowClient().get_model_version(NAME, "2").description
+    assert f"Explainer: {found.winner.replace('_', chr(92) + '_')}. Constraints: immutable age" in described
     first, second = mlflow_cf.load_model(f"models:/{NAME}/1"), mlflow_cf.load_model(f"models:/{NAME}/2")
     winner = GeCo(q=20) if found.winner == "geco" else mlflow_cf.RandomSearch()
     assert second.explainer == winner

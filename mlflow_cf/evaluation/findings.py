@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_cf.evaluation.measure.aggregates import GAPS, LEAST_SURE, column_of
-from mlflow_cf.evaluation.names import explainer_name, group_name, number, percent
+from mlflow_cf.evaluation.names import explainer_name, group_name, number, percent, short
 from mlflow_cf.words.sentences import counted
+
+SHARES: Final = ("accuracy", "coverage", "plausibility", "survival", "validity")  # metrics that are shares
+WORDS: Final = {
+    "mixed": "distance", "n_changed": "changed features", "seconds_p50": "time a row, median",
+    "probability_lost": "probability lost", "changed_features": "changed features",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +125,53 @@ def most_changed(shares: pd.Series[float], verb: str) -> str:
         return "What the nearest answers change"
     at = int(known.to_numpy(np.float64).argmax())
     return f"{shares.name} {verb} {known.index[at]} most often: in {percent(float(known.iloc[at]))} of its answers"
+
+
+def survived(matrix: pd.DataFrame) -> str:
+    """Return ``71 % of the answers of credit/1 still hold under credit/2``, of the `survival_matrix`."""
+    if len(matrix) < 2 or np.isnan(share := float(matrix.to_numpy(np.float64)[-2, -1])):
+        return "Who still gives yesterday's answers"
+    old, new = map(short, matrix.index[-2:])
+    return f"{percent(share)} of the answers of {old} still hold under {new}"
+
+
+def heaviest(burden: pd.DataFrame, groups: Iterable[str], columns: Sequence[str]) -> str:
+    """Return for which of `groups` the way is farthest under the newest version: ``Under credit/2 ...``."""
+    newest = burden["version"].iloc[-1]
+    own = burden[(burden["version"] == newest) & (burden["measure"] == "distance")].set_index("group")["mean"].dropna()
+    some = own[[group for group in groups if group and group in own.index]]
+    name = short(newest)
+    if len(some) and "" in own.index:
+        group, most = group_name(str(some.idxmax()), columns), number(float(some.max()))
+        return f"Under {name} the way is farthest for {group}: {most}, and {number(float(own['']))} for all rows"
+    if "" in own.index:
+        return f"Under {name} the way is {number(float(own['']))} far"
+    return "What the answers ask of people"
+
+
+def moved(overview: pd.DataFrame, versions: Sequence[str]) -> str:
+    """Return how the first explainer's coverage and distance moved from the last version but one to the last."""
+    if len(versions) < 2:
+        return "Metrics"
+    before, after = (overview.loc[version].iloc[0] for version in versions[-2:])
+    told = [
+        f"{word(name)} {told(name, before[name])} → {told(name, after[name])}"
+        for name in ("coverage", "mixed", "n_changed")
+        if name in overview and not np.isnan(before[name]) and not np.isnan(after[name])
+    ]
+    return f"{short(versions[-2])} → {short(versions[-1])}: {', '.join(told)}" if told else "Metrics by version"
+
+
+def word(metric: str) -> str:
+    """Return what people call a metric."""
+    return WORDS.get(metric, metric.replace("_", " "))
+
+
+def told(metric: str, value: float) -> str:
+    """Return a mean as people write it."""
+    if metric == "seconds_p50":
+        return f"{number(value * 1000)} ms" if value < 1 else f"{number(value)} s"
+    return percent(value) if metric in SHARES and 0 <= value <= 1 else number(value)
 
 
 def _of(name: str) -> str:

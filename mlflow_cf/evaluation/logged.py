@@ -19,6 +19,7 @@ from mlflow_cf.evaluation.measure import lines
 
 AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
 SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
+NOTE: Final = "mlflow.note.content"
 FOR_READERS: Final = ("status", "reason", "prediction", "text", "changed", "target_probability", "mixed", "proof")
 
 
@@ -32,6 +33,7 @@ class Logbook:
         model_id: the LoggedModel whose metrics these are; None: metrics are those of the run alone.
         dataset: the rows as MLflow knows them; None: somebody else logs them.
         metrics: whether metrics are logged; else somebody else does so at the end.
+        own: whether the run was opened for this, so that it has no note but ours.
     """
 
     run_id: str
@@ -39,6 +41,7 @@ class Logbook:
     model_id: str | None
     dataset: Any | None
     metrics: bool = True
+    own: bool = False
 
     def note_input(self) -> None:
         """Tie the data set, and the model if it is known, to the run."""
@@ -47,6 +50,17 @@ class Logbook:
         model = None if self.model_id is None else LoggedModelInput(self.model_id)
         with _quiet():
             mlflow.log_input(self.dataset, context="counterfactual evaluation", model=model)
+
+    def note_params(self, begin: str, params: Mapping[str, str]) -> None:
+        """Log params whose names begin so; those that the run has stay as they are, for MLflow lets none be changed."""
+        known = mlflow.get_run(self.run_id).data.params
+        new = {f"{begin}.{name}": value for name, value in params.items()}
+        mlflow.log_params({name: value for name, value in new.items() if name not in known}, run_id=self.run_id)
+
+    def note_words(self, markdown: str) -> None:
+        """Write the note that the page of a run of ours shows first; a note that somebody has written stays."""
+        if self.own and NOTE not in mlflow.get_run(self.run_id).data.tags:
+            mlflow.set_tag(NOTE, markdown)
 
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
         """Log metrics to the run, and to the LoggedModel with the data set."""

@@ -16,9 +16,11 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.evaluation import told
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.side_by_side import Bootstrap, MeasuredExplainer, SideBySide
 from mlflow_cf.evaluation.compare.versions import Candidate, Versions, open_versions
+from mlflow_cf.evaluation.findings import heaviest, moved, survived
 from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.measure.aggregates import COLUMNS, flat
 from mlflow_cf.evaluation.measure.evaluate import Task, carry_out, task_of
@@ -30,6 +32,7 @@ from mlflow_cf.evaluation.pictures.versions import pictures
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
+from mlflow_cf.words.markdown import fenced, plain
 
 
 def compare(
@@ -92,14 +95,16 @@ class _Sheet:
 
     def compared(self) -> Comparison:
         """Evaluate all versions, log and return what comes of it."""
-        names = list(self.tasks)
+        names, own = list(self.tasks), mlflow.active_run() is None
         with in_run(f"compare {names[0]} to {names[-1]}") as run_id:
             mlflow.set_tag("cf.compared", ", ".join(names))
+            logbook = Logbook(run_id, FOLDER, None, None, own=own)
+            logbook.note_params(PARAMS, {"versions": ", ".join(names)} | self.tasks[names[0]].asked())
             try:
                 for candidate in self.found.compared:
                     self.evaluate(candidate)
             finally:
-                comparison = self.log(run_id)
+                comparison = self.log(logbook)
             if not self.evaluations:
                 reasons = "; ".join(f"{name}: {reason}" for name, reason in self.failed.items())
                 raise InputError("versions", f"none could be evaluated ({reasons})", "mend one, or name others")
@@ -110,7 +115,7 @@ class _Sheet:
         name = candidate.name
         try:
             with versioned(candidate) as run_id:
-                logbook = Logbook(run_id, "rows", candidate.model_id, dataset_of(self.rows, "rows"))
+                logbook = Logbook(run_id, "rows", candidate.model_id, dataset_of(self.rows, "rows"), own=True)
                 evaluation = carry_out(self.tasks[name], logbook)
         except Exception as error:  # noqa: BLE001  whatever a version does, the others go on
             self.failed[name] = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
@@ -118,7 +123,7 @@ class _Sheet:
         self.evaluations[name] = evaluation
         self.failed.update({f"{name} {explainer}": reason for explainer, reason in evaluation.failures.items()})
 
-    def log(self, run_id: str) -> Comparison:
+    def log(self, logbook: Logbook) -> Comparison:
         """Log and return the comparison of what was measured."""
         explained = {name: self.tasks[name].source.explained for name in self.evaluations}
         sheets = SideBySide(explained, self._measured(), self.rows, self.groups, Bootstrap())
@@ -147,9 +152,9 @@ class _Sheet:
             newest=self.found.newest,
             failed={**self.found.failed, **self.failed},
             notes=(*self.found.notes, *notes, *self._notes()),
-            run_id=run_id,
+            run_id=logbook.run_id,
         )
-        log_comparison(comparison)
+        log_comparison(comparison, logbook)
         return comparison
 
     def _measured(self) -> list[MeasuredExplainer]:
@@ -176,7 +181,7 @@ class _Sheet:
         yield from (f"{', '.join(names)}: {note}" for note, names in about.items())
 
 
-MOST_WORDS: Final = 4_000  # characters of a description
+PARAMS: Final = "cf.compare"  # what names of params begin with
 FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
 TABLES: Final = ("aggregates", "survival", "burden", "advice", "differences")
 
@@ -196,16 +201,30 @@ def versioned(candidate: Candidate) -> Iterator[str]:
         yield run.info.run_id
 
 
-def log_comparison(comparison: Comparison) -> None:
-    """Log tables and figures to the active run."""
+def log_comparison(comparison: Comparison, logbook: Logbook) -> None:
+    """Log tables, pictures and what was found to the active run."""
     for name in TABLES:
         table: pd.DataFrame = getattr(comparison, name)
         if len(table):
             # MLflow selects texts as objects
             texts = {column: object for column in table.columns if table[column].dtype == "str"}
             mlflow.log_table(table.astype(texts), f"{FOLDER}/{name}.json")
-    for name, figure in pictures(comparison):
-        mlflow.log_figure(figure, f"{FOLDER}/{name}.png")
-    # what the run's page shows first
-    mlflow.set_tag("mlflow.note.content", f"```\n{comparison!r}"[:MOST_WORDS] + "\n```")
+    logbook.note_pictures(pictures(comparison))
+    if comparison.versions:
+        logbook.note_words(_note(comparison))
     mlflow.log_dict({"notes": list(comparison.notes), "left_out": dict(comparison.failed)}, f"{FOLDER}/notes.json")
+
+
+def _note(comparison: Comparison) -> str:
+    """Return what a comparison has found as Markdown: a headline, what is behind it, and its tables as text."""
+    matrix, burden, columns = (
+        comparison.survival_matrix(),
+        comparison.of_the_first(comparison.burden),
+        comparison.columns,
+    )
+    found = [survived(matrix), moved(comparison.overview(), comparison.versions)] if len(matrix) > 1 else []
+    if len(burden):
+        found.append(heaviest(burden, dict.fromkeys(burden["group"]), columns))
+    head = [f"**{plain(found[0])}.**", "", *(f"* {plain(one)}" for one in found[1:]), ""] if found else []
+    room = told.MOST_NOTED - sum(map(len, head)) - 50
+    return "\n".join([*head, fenced(told.cut(repr(comparison), room))])

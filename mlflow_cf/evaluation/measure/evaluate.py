@@ -13,12 +13,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+import mlflow
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from mlflow_cf.artifact.publish.log import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation import told
+from mlflow_cf.evaluation.findings import Findings
 from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
@@ -62,6 +65,16 @@ class Task:
     def logged(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Return which of all metrics are logged."""
         return logged(metrics, self.explainers if self.competing else (), self.metrics)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns by which rows are grouped."""
+        names = map(str, self.beside.facts.columns)
+        return [name.removeprefix(lines.GROUP) for name in names if name.startswith(lines.GROUP)]
+
+    def asked(self) -> dict[str, str]:
+        """Return how it was asked for."""
+        return told.asked(len(self.rows), self.columns, self.explainers, self.measuring, self.source.explained)
 
 
 @dataclass(eq=False)
@@ -134,8 +147,10 @@ def evaluate(
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
         raise InputError("register_winner", "the files of this model are not known", fix)
+    own = mlflow.active_run() is None
     with in_run() as run_id:
-        found = carry_out(task, Logbook(run_id, name, task.source.model_id, dataset_of(task.rows, name)))
+        data = dataset_of(task.rows, name)
+        found = carry_out(task, Logbook(run_id, name, task.source.model_id, data, own=own))
         if register_winner is None or folder is None:
             return found
         info = log_with_explainer(folder, task.explainers[found.winner], "explained", register_winner)
@@ -176,6 +191,7 @@ def carry_out(task: Task, logbook: Logbook) -> Evaluation:
     so_far = SoFar()
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         logbook.note_input()
+        logbook.note_params(told.EVALUATE, task.asked())
         for name in task.explainers:
             _measure(task, name, Path(scratch), so_far)
             if so_far.interruption is not None:
@@ -223,13 +239,16 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
         logbook.note_metrics(task.logged(metrics))
     logbook.note_tables(so_far.paths, table)
     logbook.note_pictures(pictures(so_far.paths, table, ranked, _named(task.source.explained)))
+    notes = (*_notes(task, table), *_unknown(task, metrics), *unanswered(so_far.paths))
+    findings = Findings(table, ranked, task.columns)
+    logbook.note_words(told.evaluation_note(findings, so_far.failures, notes, logbook.folder))
     return Evaluation(
         metrics=metrics,
         logged=task.logged(metrics),
         aggregates=table,
         ranking=ranked,
         failures=dict(so_far.failures),
-        notes=(*_notes(task, table), *_unknown(task, metrics), *unanswered(so_far.paths)),
+        notes=notes,
         run_id=logbook.run_id,
         artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
         source=task.source,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,9 +13,8 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from mlflow_cf.evaluation.compare.comparison import OVERVIEW, Comparison
-from mlflow_cf.evaluation.findings import most_changed
-from mlflow_cf.evaluation.measure import lines
-from mlflow_cf.evaluation.names import LONGEST, explainer_name, group_lines, group_name, number, percent, short
+from mlflow_cf.evaluation.findings import heaviest, most_changed, moved, survived, told, word
+from mlflow_cf.evaluation.names import LONGEST, explainer_name, group_lines, percent, short
 from mlflow_cf.evaluation.pictures import slide
 from mlflow_cf.evaluation.pictures.bars import bar_panels
 from mlflow_cf.evaluation.pictures.slide import DARK, GREY, LABEL, MOST_SERIES, SMALL, finished, literal
@@ -23,11 +22,6 @@ from mlflow_cf.plots import ink
 
 MOST_VERSIONS: Final = 12  # of the map
 SHADES: Final = "Blues"
-SHARES: Final = ("accuracy", "coverage", "plausibility", "survival", "validity")  # metrics that are shares
-WORDS: Final = {
-    "mixed": "distance", "n_changed": "changed features", "seconds_p50": "time a row, median",
-    "probability_lost": "probability lost", "changed_features": "changed features",
-}  # fmt: skip
 
 
 def pictures(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
@@ -35,10 +29,9 @@ def pictures(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
     if len(comparison.survival):
         yield "survival", finished(_survival(comparison.survival_matrix()))
     if len(comparison.burden):
-        columns = [name for name in comparison.table.columns if name.startswith(lines.GROUP)]
-        yield "burden", finished(_burden(_of_the_first(comparison.burden), [_column(name) for name in columns]))
+        yield "burden", finished(_burden(comparison.of_the_first(comparison.burden), comparison.columns))
     if len(comparison.advice) and comparison.advice["share"].notna().any():
-        yield "advice", finished(_advice(_of_the_first(comparison.advice)))
+        yield "advice", finished(_advice(comparison.of_the_first(comparison.advice)))
     if len(comparison.aggregates) and len(comparison.versions) > 1:
         yield "metrics", finished(_metrics(comparison.overview()))
 
@@ -48,11 +41,10 @@ def _survival(matrix: pd.DataFrame) -> Figure:
     left = len(matrix) - MOST_VERSIONS
     shown = matrix.iloc[-MOST_VERSIONS:, -MOST_VERSIONS:]
     names, values = [short(name) for name in shown.index], shown.to_numpy(np.float64)
-    title = "Who still gives yesterday's answers"
-    if len(names) > 1 and not np.isnan(values[-2, -1]):
-        title = f"{percent(values[-2, -1])} of the answers of {names[-2]} still hold under {names[-1]}"
     note = "Share of the answers issued under the line's version that the column's version predicts as wanted."
-    figure = slide.slide(title, f"{note} The newest {len(names)} of {len(matrix)} versions." if left > 0 else note)
+    figure = slide.slide(
+        survived(matrix), f"{note} The newest {len(names)} of {len(matrix)} versions." if left > 0 else note
+    )
     axes = figure.add_subplot()
     shades = colormaps[SHADES]
     axes.imshow(np.nan_to_num(values), vmin=0, vmax=1.15, cmap=shades, aspect="auto")
@@ -91,7 +83,7 @@ def _burden(burden: pd.DataFrame, columns: Sequence[str]) -> Figure:
     colours, places = slide.colours_of(len(versions)), slide.dodged(len(versions))
     size = slide.marker(len(versions), len(groups))
     key = dict(zip(map(short, versions), colours, strict=True))
-    figure = slide.slide(_heaviest(burden, groups, columns), note, key)
+    figure = slide.slide(heaviest(burden, groups, columns), note, key)
     panels = figure.subplots(1, len(measures), sharey=True, squeeze=False)[0]
     for axes, measure in zip(panels, measures, strict=True):
         slide.tidy(axes, shares=measure == "coverage")
@@ -109,20 +101,6 @@ def _burden(burden: pd.DataFrame, columns: Sequence[str]) -> Figure:
         axes.set_xlim(left=0)
     slide.named_lines(panels[0], group_lines(groups, columns))
     return figure
-
-
-def _heaviest(burden: pd.DataFrame, groups: Iterable[str], columns: Sequence[str]) -> str:
-    """Return for whom the way is farthest under the newest version."""
-    newest = burden["version"].iloc[-1]
-    own = burden[(burden["version"] == newest) & (burden["measure"] == "distance")].set_index("group")["mean"].dropna()
-    some = own[[group for group in groups if group and group in own.index]]
-    name = short(newest)
-    if len(some) and "" in own.index:
-        group, most = group_name(str(some.idxmax()), columns), number(float(some.max()))
-        return f"Under {name} the way is farthest for {group}: {most}, and {number(float(own['']))} for all rows"
-    if "" in own.index:
-        return f"Under {name} the way is {number(float(own['']))} far"
-    return "What the answers ask of people"
 
 
 def _advice(advice: pd.DataFrame) -> Figure:
@@ -146,7 +124,7 @@ def _metrics(overview: pd.DataFrame) -> Figure:
     names = [name for name in OVERVIEW if name in overview.columns and overview[name].notna().any()]
     colours = dict(zip(explainers, slide.colours_of(len(explainers)), strict=True))
     key = {explainer_name(name): colour for name, colour in colours.items()}
-    figure = slide.slide(_moved(overview, versions), "Means over the same rows, the oldest version first.", key)
+    figure = slide.slide(moved(overview, versions), "Means over the same rows, the oldest version first.", key)
     rows = 2 if len(names) > 3 else 1
     panels = list(figure.subplots(rows, -(-len(names) // rows), squeeze=False).flat)
     for axes, name in zip(panels, names, strict=False):
@@ -160,7 +138,7 @@ def _metric(axes: Axes, values: pd.Series[float], name: str, versions: Sequence[
     single = len(colours) == 1 and len(versions) <= MOST_SERIES  # there is room for numbers
     slide.tidy(axes)
     axes.grid(visible=False)
-    axes.set_title(_word(name), fontsize=LABEL, color=DARK, loc="left")
+    axes.set_title(word(name), fontsize=LABEL, color=DARK, loc="left")
     for explainer, colour in colours.items():
         own = [float(values.get((version, explainer), np.nan)) for version in versions]
         axes.plot(range(len(versions)), own, "o-", color=colour, linewidth=2, markersize=8)
@@ -168,7 +146,7 @@ def _metric(axes: Axes, values: pd.Series[float], name: str, versions: Sequence[
             if not np.isnan(value):
                 beside = own[max(place - 1, 0) : place] + own[place + 1 : place + 2]
                 below = bool(value < np.nanmin([*beside, np.inf]) and len(own) > 1)
-                axes.annotate(_told(name, value), (place, value), (0, -18 if below else 9), textcoords="offset points",
+                axes.annotate(told(name, value), (place, value), (0, -18 if below else 9), textcoords="offset points",
                               ha="center", fontsize=SMALL, color=DARK)  # fmt: skip
     ticks = range(0, len(versions), -(-len(versions) // 4))
     axes.set_xticks(ticks, [literal(_folded(short(versions[at]), 4)) for at in ticks])
@@ -176,29 +154,6 @@ def _metric(axes: Axes, values: pd.Series[float], name: str, versions: Sequence[
         axes.set_yticks([])
     axes.tick_params(labelsize=SMALL)
     axes.margins(x=0.2, y=0.4)
-
-
-def _moved(overview: pd.DataFrame, versions: Sequence[str]) -> str:
-    """Return how the first explainer's coverage and distance moved from the last version but one to the last."""
-    if len(versions) < 2:
-        return "Metrics"
-    before, after = (overview.loc[version].iloc[0] for version in versions[-2:])
-    told = [
-        f"{_word(name)} {_told(name, before[name])} → {_told(name, after[name])}"
-        for name in ("coverage", "mixed", "n_changed")
-        if name in overview and not np.isnan(before[name]) and not np.isnan(after[name])
-    ]
-    return f"{short(versions[-2])} → {short(versions[-1])}: {', '.join(told)}" if told else "Metrics by version"
-
-
-def _word(metric: str) -> str:
-    return WORDS.get(metric, metric.replace("_", " "))
-
-
-def _told(metric: str, value: float) -> str:
-    if metric == "seconds_p50":
-        return f"{number(value * 1000)} ms" if value < 1 else f"{number(value)} s"
-    return percent(value) if metric in SHARES and 0 <= value <= 1 else number(value)
 
 
 def _fitting(count: int) -> float:
@@ -209,13 +164,3 @@ def _folded(name: str, count: int) -> str:
     """Return a name on as many lines as its column needs."""
     room = max(60 // max(count, 1), 6)
     return "\n".join(name[at : at + room] for at in range(0, min(len(name), LONGEST), room))
-
-
-def _column(name: str) -> str:
-    return name.removeprefix(lines.GROUP)
-
-
-def _of_the_first(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines of the first explainer of each version."""
-    first = table.drop_duplicates("version").set_index("version")["explainer"]
-    return table[table["explainer"] == table["version"].map(first)]
