@@ -155,6 +155,7 @@ def test_without_answers_only_outcomes_are_drawn(tmp_path: Path, status: str) ->
 def test_one_row_is_enough(tmp_path: Path) -> None:
     found = drawn(tmp_path, {"geco": lines(1, answered=1.0, **{"group.job": ["cook"]})})
     assert title(found["outcomes"]) == "GeCo answers the one row that misses the target"
+    assert title(found["distances"]).startswith("GeCo's only answer lies at a distance of 0.")
     for figure in found.values():
         rendered(figure)
 

@@ -14,6 +14,7 @@ from mlflow_cf.evaluation.measure.aggregates import GAPS, LEAST_SURE, column_of
 from mlflow_cf.evaluation.names import explainer_name, group_name, number, percent, short
 from mlflow_cf.words.sentences import counted
 
+MOST_NAMED: Final = 44  # characters of a group in a sentence
 SHARES: Final = ("accuracy", "coverage", "plausibility", "survival", "validity")  # metrics that are shares
 WORDS: Final = {
     "mixed": "distance", "n_changed": "changed features", "seconds_p50": "time a row, median",
@@ -78,6 +79,9 @@ class Findings:
     def distances(self, medians: Mapping[str, float]) -> str:
         """Return ``Half of GeCo's answers lie within a distance of 0.042``; medians are those of all explainers."""
         nearest = min(medians, key=lambda name: medians[name])
+        answered = self.table[(self.table["group"] == "") & (self.table["metric"] == "mixed")]["queries"]
+        if answered.sum() == 1:
+            return f"{_of(explainer_name(nearest))} only answer lies at a distance of {number(medians[nearest])}"
         if len(medians) == 1:
             return f"Half of {_of(explainer_name(nearest))} answers lie within a distance of {number(medians[nearest])}"
         farthest = max(medians, key=lambda name: medians[name])
@@ -108,7 +112,7 @@ class Findings:
             values = own["value"].to_numpy(np.float64)
             ends = [int(values.argmin()), int(values.argmax())]
             if len(own) > 1:
-                names = [group_name(str(group), self.columns) for group in own["group"].iloc[ends]]
+                names = [group_name(str(group), self.columns, MOST_NAMED) for group in own["group"].iloc[ends]]
                 spreads.append(((names[0], float(values[ends[0]])), (names[1], float(values[ends[1]]))))
         return max(spreads, key=lambda pair: pair[1][1] - pair[0][1], default=None)
 
@@ -155,19 +159,19 @@ def moved(overview: pd.DataFrame, versions: Sequence[str]) -> str:
         return "Metrics"
     before, after = (overview.loc[version].iloc[0] for version in versions[-2:])
     told = [
-        f"{word(name)} {told(name, before[name])} → {told(name, after[name])}"
+        f"{metric_name(name)} {metric_value(name, before[name])} → {metric_value(name, after[name])}"
         for name in ("coverage", "mixed", "n_changed")
         if name in overview and not np.isnan(before[name]) and not np.isnan(after[name])
     ]
     return f"{short(versions[-2])} → {short(versions[-1])}: {', '.join(told)}" if told else "Metrics by version"
 
 
-def word(metric: str) -> str:
+def metric_name(metric: str) -> str:
     """Return what people call a metric."""
     return WORDS.get(metric, metric.replace("_", " "))
 
 
-def told(metric: str, value: float) -> str:
+def metric_value(metric: str, value: float) -> str:
     """Return a mean as people write it."""
     if metric == "seconds_p50":
         return f"{number(value * 1000)} ms" if value < 1 else f"{number(value)} s"

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from mlflow_cf.evaluation.findings import Findings, median, most_changed
 from mlflow_cf.evaluation.measure import lines
@@ -96,6 +97,7 @@ def _outcomes(facts: Mapping[str, pd.DataFrame], findings: Findings, note: str) 
         _one_bar_an_explainer(axes, table)
     else:
         _one_bar_a_status(axes, table.iloc[:, 0])
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_xlabel("rows", fontsize=LABEL, color=GREY)
     return figure
 

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from mlflow_cf.evaluation.compare.comparison import OVERVIEW, Comparison
-from mlflow_cf.evaluation.findings import heaviest, most_changed, moved, survived, told, word
+from mlflow_cf.evaluation.findings import heaviest, metric_name, metric_value, most_changed, moved, survived
 from mlflow_cf.evaluation.names import LONGEST, explainer_name, group_lines, percent, short
 from mlflow_cf.evaluation.pictures import slide
 from mlflow_cf.evaluation.pictures.bars import bar_panels
@@ -138,7 +138,7 @@ def _metric(axes: Axes, values: pd.Series[float], name: str, versions: Sequence[
     single = len(colours) == 1 and len(versions) <= MOST_SERIES  # there is room for numbers
     slide.tidy(axes)
     axes.grid(visible=False)
-    axes.set_title(word(name), fontsize=LABEL, color=DARK, loc="left")
+    axes.set_title(metric_name(name), fontsize=LABEL, color=DARK, loc="left")
     for explainer, colour in colours.items():
         own = [float(values.get((version, explainer), np.nan)) for version in versions]
         axes.plot(range(len(versions)), own, "o-", color=colour, linewidth=2, markersize=8)
@@ -146,8 +146,10 @@ def _metric(axes: Axes, values: pd.Series[float], name: str, versions: Sequence[
             if not np.isnan(value):
                 beside = own[max(place - 1, 0) : place] + own[place + 1 : place + 2]
                 below = bool(value < np.nanmin([*beside, np.inf]) and len(own) > 1)
-                axes.annotate(told(name, value), (place, value), (0, -18 if below else 9), textcoords="offset points",
-                              ha="center", fontsize=SMALL, color=DARK)  # fmt: skip
+                axes.annotate(
+                    metric_value(name, value), (place, value), (0, -18 if below else 9), textcoords="offset points",
+                    ha="center", fontsize=SMALL, color=DARK,
+                )  # fmt: skip
     ticks = range(0, len(versions), -(-len(versions) // 4))
     axes.set_xticks(ticks, [literal(_folded(short(versions[at]), 4)) for at in ticks])
     if single:
