@@ -110,7 +110,8 @@ def _print_answer(number: int, record: dict[str, Any]) -> None:
 @click.option("--seed", type=int, help="Another seed than the model's own.")
 @click.option("--certify", is_flag=True, help="Prove that nothing is nearer.")
 @click.option("--risk", is_flag=True, help="Measure what answers give away; the rows must not be training rows.")
-@click.option("--json", "as_json", is_flag=True, help="Print the metrics as JSON.")
+@click.option("--metric", "metrics", multiple=True, help="Log this one too, as in 'cf/coverage/sex.*'; again for more.")
+@click.option("--json", "as_json", is_flag=True, help="Print all metrics as JSON.")
 def evaluate_rows(model_uri: str, rows: Path, **options: Any) -> None:
     """Explain the rows of a file, measure the answers, and log everything to a run of MLflow."""
     as_json, explainers, groups = (options.pop(name) for name in ("as_json", "explainers", "groups"))

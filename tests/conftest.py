@@ -22,7 +22,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 CHECKOUT = Path(__file__).resolve().parent.parent
 BENCHMARK = CHECKOUT / "example_projects" / "benchmark"
 # Whole programs: servers, examples and the pages as a user runs them, and what takes long because it goes through
-# MLflow's runs and registry or starts processes. `make test` leaves them to `make system`.
+# MLflow's runs and registry, starts processes or draws. `make test` leaves them to `make system`.
 PROGRAMS = ("serving/", "test_example_", "test_docs.py", "test_benchmark")
 RUNS = (
     "test_autolog.py",
@@ -30,6 +30,7 @@ RUNS = (
     "test_evaluate.py",
     "test_evaluator_plugin.py",
     "test_audit.py",
+    "test_pictures.py",
     "artifacts/test_publish.py",
 )
 SYSTEM = (*PROGRAMS, *RUNS, "test_helpers.py", "test_cli.py")

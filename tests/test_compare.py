@@ -21,6 +21,7 @@ from mlflow_cf.cli import main
 from mlflow_cf.evaluation.compare.comparison import read_thresholds
 from mlflow_cf.evaluation.measure import evaluate as evaluating
 from mlflow_cf.evaluation.measure.measured import measured_table
+from mlflow_cf.evaluation.names import percent
 
 pytestmark = [
     pytest.mark.usefixtures("undrawn"),
@@ -121,12 +122,29 @@ def test_the_run_has_a_child_per_version_tables_and_figures(compared):
     assert parent.info.status == "FINISHED"
     assert set(children) == {"old", "new"}
     assert children["new"].data.metrics["cf/survival"] == compared.metrics["new"]["cf/survival"]
-    assert children["new"].data.metrics["cf/coverage/job.cook"] == 1
-    assert 0 <= children["new"].data.metrics["cf/survival/job.cook"] <= 1
+    assert compared.metrics["new"]["cf/coverage/job.cook"] == 1
+    assert 0 <= compared.metrics["new"]["cf/survival/job.cook"] <= 1
+    for name, child in children.items():
+        assert len(child.data.metrics) <= 15
+        assert child.data.metrics.items() <= compared.metrics[name].items()
     tables = {f"{name}.json" for name in ("aggregates", "survival", "burden", "advice", "differences", "notes")}
-    assert artifacts(parent, "compare") == tables | {f"{name}.png" for name in ("survival", "burden", "advice")}
-    assert {"geco.parquet", "rows.json"} <= artifacts(children["old"], "rows")
+    assert artifacts(parent, "compare") == tables | {
+        f"{name}.png" for name in ("survival", "burden", "advice", "metrics")
+    }
+    assert {"geco.parquet", "rows.json", "metrics.json"} <= artifacts(children["old"], "rows")
     assert [one.dataset.name for one in children["old"].inputs.dataset_inputs] == ["rows"]
+
+
+def test_runs_tell_what_was_compared_and_found(compared):
+    parent, children = runs_of(compared)
+    told = {"versions": "old, new", "rows": "80", "groups": "job, age", "explainers": "geco", "seed": "0"}
+    assert parent.data.params.items() >= {f"cf.compare.{name}": value for name, value in told.items()}.items()
+    assert children["new"].data.params["cf.evaluate.explainers"] == "exact"
+    survival = percent(compared.metrics["new"]["cf/survival"])
+    assert parent.data.tags["mlflow.note.content"].startswith(
+        f"**{survival} of the answers of old still hold under new"
+    )
+    assert children["new"].data.tags["mlflow.note.content"].startswith("**Exact answers ")
 
 
 def test_it_shows_itself(compared):
@@ -266,8 +284,10 @@ def test_an_explainer_that_refuses_is_reported(versions, data):
 
 def test_everything_happens_in_the_active_run(versions, data):
     with mlflow.start_run() as run:
+        mlflow.set_tag("mlflow.note.content", "mine")
         found = mlflow_cf.compare({"old": versions["old"]}, data.head(30))
     assert found.run_id == run.info.run_id
+    assert mlflow.get_run(found.run_id).data.tags["mlflow.note.content"] == "mine"
     assert set(runs_of(found)[1]) == {"old"}
 
 

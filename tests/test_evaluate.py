@@ -1,5 +1,6 @@
 """Evaluations: what is logged is what slow plain code finds in the table, and nothing is lost however it ends."""
 
+import json
 import math
 import statistics
 import weakref
@@ -17,9 +18,10 @@ from mlflow import MlflowClient
 import mlflow_cf
 from mlflow_cf import GeCo, InputError, NearestRow
 from mlflow_cf.evaluation.measure import lines, measured
-from mlflow_cf.evaluation.measure.aggregates import MEANS, aggregates
+from mlflow_cf.evaluation.measure.aggregates import MEANS, aggregates, flat
 from mlflow_cf.evaluation.measure.lines import groups_of
 from mlflow_cf.evaluation.measure.result import ranking
+from mlflow_cf.evaluation.names import percent
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
 
@@ -99,7 +101,8 @@ def test_a_tiny_group_is_reported_without_a_standard_error(loans):
 def test_run_and_logged_model_have_the_metrics_the_data_set_tables_and_figures(loans, evaluation):
     client, run = MlflowClient(), mlflow.get_run(evaluation.run_id)
     assert run.info.status == "FINISHED"
-    assert run.data.metrics == pytest.approx(dict(evaluation.metrics))
+    assert run.data.metrics == pytest.approx(dict(evaluation.logged))
+    assert evaluation.logged.items() <= evaluation.metrics.items()
     assert [one.model_id for one in run.inputs.model_inputs] == [loans.info.model_id]
     assert [one.dataset.name for one in run.inputs.dataset_inputs] == ["counterfactual"]
     logged = {one.key: one for one in mlflow.get_logged_model(loans.info.model_id).metrics}
@@ -109,11 +112,42 @@ def test_run_and_logged_model_have_the_metrics_the_data_set_tables_and_figures(l
         item.path.removeprefix("counterfactual/") for item in client.list_artifacts(run.info.run_id, "counterfactual")
     }
     drawn = {"outcomes.png", "distances.png", "changed_features.png", "groups.png"}
-    assert kept == {"geco.parquet", "rows.json", "metrics.csv", *drawn}
+    assert kept == {"geco.parquet", "rows.json", "metrics.csv", "metrics.json", *drawn}
     shown = mlflow.load_table("counterfactual/rows.json", run_ids=[run.info.run_id])
     assert len(shown) == len(loans.rows)
+    figures = mlflow.load_table("counterfactual/metrics.json", run_ids=[run.info.run_id])
+    assert flat(figures, by_explainer=False) == pytest.approx(dict(evaluation.metrics), abs=1e-9)  # ten decimals
     found = mlflow.search_logged_models(filter_string="metrics.`cf/coverage` > 0.5", output_format="list")
     assert loans.info.model_id in [one.model_id for one in found]
+
+
+def test_a_run_has_a_dozen_metrics_and_those_asked_for(loans, evaluation):
+    assert {"cf/coverage", "cf/mixed", "cf/accuracy", "cf/gap/coverage", "cf/gap/mixed"} <= set(evaluation.logged)
+    assert len(evaluation.logged) <= 15
+    asked = {"explainers": ["geco", "nearest_row"], "groups": ["job", "age"]}
+    several = mlflow_cf.evaluate(loans.explained, loans.rows, labels="label", **asked)
+    assert len(several.logged) <= 15 + 2 * 10
+    assert len(several.metrics) > 300
+    assert several.logged["cf/mixed"] == several.logged["cf/geco/mixed"] < several.logged["cf/nearest_row/mixed"]
+    more = mlflow_cf.evaluate(
+        loans.explained, loans.rows.head(30), groups="job", metrics=["cf/coverage/job.*", "cf/gowre"]
+    )
+    assert {"cf/coverage/job.cook", "cf/coverage/job.nurse"} <= set(more.logged)
+    assert "cf/mixed/job.cook" not in more.logged
+    assert "no metric is called 'cf/gowre'; did you mean 'cf/gower'?" in more.notes
+
+
+def test_gaps_are_between_groups_of_one_column(loans, evaluation):
+    table, metrics = evaluation.table, evaluation.metrics
+    assert set(evaluation.aggregates.query("metric == 'gap/mixed'")["group"]) == {""}
+    for name in ("coverage", "mixed"):
+        spreads = []
+        for column in ("group.income", "group.job"):
+            known = table.groupby(column)[name].agg(["mean", "count"]).query("count >= 10")["mean"]
+            spreads.append(known.max() - known.min())
+        assert metrics[f"cf/gap/{name}"] == pytest.approx(np.nanmax(spreads))
+    few = mlflow_cf.evaluate(loans.explained, loans.rows.head(8), groups="job")
+    assert not any("gap" in name for name in few.metrics)
 
 
 def test_a_loaded_pyfunc_and_an_active_run_do_as_well(loans):
@@ -123,6 +157,35 @@ def test_a_loaded_pyfunc_and_an_active_run_do_as_well(loans):
     assert found.source.model_id == loans.info.model_id
     assert mlflow.get_run(found.run_id).data.metrics["cf/rows"] == 12
     assert len(found.table) == 12
+
+
+def test_a_run_of_ours_tells_how_it_was_asked_and_what_it_found(loans, evaluation):
+    run = mlflow.get_run(evaluation.run_id)
+    params = {name.removeprefix("cf.evaluate."): value for name, value in run.data.params.items()}
+    assert json.loads(params.pop("options.geco"))["q"] == 100
+    assert params == {
+        "rows": "80", "explainers": "geco", "groups": "income, job", "count": "1", "seed": "0", "certify": "False",
+        "max_evaluations": "1000000", "time_limit_s": "none",
+    }  # fmt: skip
+    note = run.data.tags["mlflow.note.content"]
+    rows = evaluation.metrics["cf/queries/coverage"]
+    assert note.startswith(f"**GeCo answers {percent(evaluation.metrics['cf/coverage'])} of the {rows:.0f} rows that ")
+    assert "100 % meet all constraints" in note
+    assert "among the artifacts, in counterfactual/" in note
+
+
+def test_params_and_notes_of_a_users_run_stay(loans):
+    with mlflow.start_run(description="mine") as run:
+        mlflow.log_param("cf.evaluate.rows", "all")
+        mlflow_cf.evaluate(loans.explained, loans.rows.head(6), time_limit_s=30)
+        mlflow_cf.evaluate(loans.explained, loans.rows.head(7), seed=5)
+    data = mlflow.get_run(run.info.run_id).data
+    assert data.tags["mlflow.note.content"] == "mine"
+    kept = {"rows": "all", "seed": "0", "time_limit_s": "30"}
+    assert data.params.items() >= {f"cf.evaluate.{name}": value for name, value in kept.items()}.items()
+    with mlflow.start_run() as run:
+        mlflow_cf.evaluate(loans.explained, loans.rows.head(6))
+    assert "mlflow.note.content" not in mlflow.get_run(run.info.run_id).data.tags
 
 
 def test_words_for_people(evaluation):
@@ -194,6 +257,8 @@ def test_the_winner_becomes_the_explainer_of_a_new_version(loans):
     several = ["random_search", GeCo(q=20)]
     found = mlflow_cf.evaluate(f"models:/{NAME}/1", loans.rows.head(30), explainers=several, register_winner=NAME)
     assert found.version == 2
+    described = MlflowClient().get_model_version(NAME, "2").description
+    assert f"Explainer: {found.winner.replace('_', chr(92) + '_')}. Constraints: immutable age" in described
     first, second = mlflow_cf.load_model(f"models:/{NAME}/1"), mlflow_cf.load_model(f"models:/{NAME}/2")
     winner = GeCo(q=20) if found.winner == "geco" else mlflow_cf.RandomSearch()
     assert second.explainer == winner
@@ -320,8 +385,9 @@ def test_parts_are_let_go_of(loans, tmp_path, monkeypatch):
         ({"labels": "lable"}, "labels: 'lable' is no column of rows; did you mean 'label'"),
         ({"labels": [1, 2]}, r"labels: \(2,\) labels for 80 rows"),
         ({"groups": "jbo"}, "groups.jbo: not a column of rows; did you mean 'job'"),
-        ({"groups": "income"}, "groups.income: .* different values; give the edges"),
+        ({"groups": {"income": None}}, "groups.income: .* different values; give the edges"),
         ({"groups": {"job": [1]}}, "groups.job: bins need numbers"),
+        ({"metrics": "cf/gower"}, "metrics: 'cf/gower' is not a list of names"),
         ({"explainers": []}, "explainers: "),
         ({"explainers": "geco"}, "explainers: 'geco' is not a list"),
         ({"explainers": ["gecko"]}, r"explainers\[0\]: no explainer is called 'gecko'; did you mean 'geco'"),

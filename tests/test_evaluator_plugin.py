@@ -59,7 +59,7 @@ def test_mlflow_finds_it_and_it_evaluates_nothing_else():
 
 @pytest.mark.parametrize("uri", ["models:/{id}", "models:/plugged-loans/1"])
 def test_metrics_are_logged_to_run_and_model(loans, uri):
-    config = {"groups": "job", "count": 2}
+    config = {"groups": "job", "count": 2, "metrics": ["cf/coverage/job.*"]}
     found = mlflow.models.evaluate(
         uri.format(id=loans.info.model_id), loans.rows, targets="approved", evaluator_config=config, **OURS
     )
@@ -71,6 +71,7 @@ def test_metrics_are_logged_to_run_and_model(loans, uri):
     assert {one.key for one in logged} == set(found.metrics)
     assert len(logged) == len(found.metrics)
     assert "cf/coverage/job.cook" in found.metrics
+    assert "cf/mixed/job.cook" not in found.metrics
 
 
 def test_artifacts_can_be_saved_and_loaded(loans, tmp_path):

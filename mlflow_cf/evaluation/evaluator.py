@@ -21,15 +21,16 @@ from mlflow_cf.evaluation.source import source_of
 
 MODEL_TYPE: Final = "counterfactual"
 MEASURING: Final = ("count", "seed", "time_limit_s", "max_evaluations", "certify")  # as in `Measuring`
-OPTIONS: Final = ("explainers", "groups", "risk", *MEASURING)  # as in `evaluate`
+OPTIONS: Final = ("explainers", "groups", "risk", "metrics", *MEASURING)  # as in `evaluate`
 
 
 class CounterfactualEvaluator(ModelEvaluator):
     """Evaluates explained models, and nothing else.
 
     ``mlflow.models.evaluate(uri, rows, model_type="counterfactual", evaluators="counterfactual")`` returns what
-    `mlflow_cf.evaluate` finds: its metrics, the lines of every explainer and the figures as artifacts. `targets` are
-    its labels, and `evaluator_config` may hold its other options.
+    `mlflow_cf.evaluate` finds: its headline metrics (MLflow logs whatever the result holds), the lines of every
+    explainer and all figures as artifacts. `targets` are its labels, and `evaluator_config` may hold its other options:
+    ``metrics`` names further metrics that the result shall hold.
 
     Raises:
         InputError: no explained model, no table, or options that `mlflow_cf.evaluate` does not have.
@@ -70,7 +71,7 @@ class CounterfactualEvaluator(ModelEvaluator):
         # MLflow ties the data set to the run itself, and logs metrics where it knows the model's id: not of versions
         logbook = Logbook(run_id, MODEL_TYPE, task.source.model_id, None, metrics=model_id is None)
         found = carry_out(task, logbook)
-        return EvaluationResult(dict(found.metrics), dict(_artifacts(found)), run_id)
+        return EvaluationResult(dict(found.logged), dict(_artifacts(found)), run_id)
 
 
 def _artifacts(found: Evaluation) -> Iterator[tuple[str, EvaluationArtifact]]:

@@ -1,28 +1,25 @@
-"""An evaluation in MLflow: metrics of the run and of the LoggedModel, the data set, tables and figures."""
+"""An evaluation in MLflow: metrics of the run and of the LoggedModel, the data set, tables and pictures."""
 
 from __future__ import annotations
 
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import mlflow
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from mlflow.data.pandas_dataset import from_pandas
 from mlflow.entities import LoggedModelInput
 
 from mlflow_cf.evaluation.measure import lines
-from mlflow_cf.evaluation.measure.aggregates import STATUSES
 
-T = TypeVar("T")
 AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
 SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
+NOTE: Final = "mlflow.note.content"
 FOR_READERS: Final = ("status", "reason", "prediction", "text", "changed", "target_probability", "mixed", "proof")
 
 
@@ -36,6 +33,7 @@ class Logbook:
         model_id: the LoggedModel whose metrics these are; None: metrics are those of the run alone.
         dataset: the rows as MLflow knows them; None: somebody else logs them.
         metrics: whether metrics are logged; else somebody else does so at the end.
+        own: whether the run was opened for this, so that it has no note but ours.
     """
 
     run_id: str
@@ -43,6 +41,7 @@ class Logbook:
     model_id: str | None
     dataset: Any | None
     metrics: bool = True
+    own: bool = False
 
     def note_input(self) -> None:
         """Tie the data set, and the model if it is known, to the run."""
@@ -52,6 +51,17 @@ class Logbook:
         with _quiet():
             mlflow.log_input(self.dataset, context="counterfactual evaluation", model=model)
 
+    def note_params(self, begin: str, params: Mapping[str, str]) -> None:
+        """Log params whose names begin so; those that the run has stay as they are, for MLflow lets none be changed."""
+        known = mlflow.get_run(self.run_id).data.params
+        new = {f"{begin}.{name}": value for name, value in params.items()}
+        mlflow.log_params({name: value for name, value in new.items() if name not in known}, run_id=self.run_id)
+
+    def note_words(self, markdown: str) -> None:
+        """Write the note that the page of a run of ours shows first; a note that somebody has written stays."""
+        if self.own and NOTE not in mlflow.get_run(self.run_id).data.tags:
+            mlflow.set_tag(NOTE, markdown)
+
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
         """Log metrics to the run, and to the LoggedModel with the data set."""
         pairs = list(metrics.items())
@@ -60,12 +70,16 @@ class Logbook:
                 mlflow.log_metrics(dict(pairs[start : start + AT_ONCE]), model_id=self.model_id, dataset=self.dataset)
 
     def note_tables(self, paths: Mapping[str, Path], table: pd.DataFrame) -> None:
-        """Log every explainer's lines, the figures as a table, and drawings."""
+        """Log every explainer's lines, and the figures as tables."""
         for path in paths.values():
             mlflow.log_artifact(str(path), self.folder)
         mlflow.log_table(_readable(paths), f"{self.folder}/rows.json")
         mlflow.log_text(table.to_csv(index=False), f"{self.folder}/metrics.csv")
-        for name, figure in figures(paths, table):
+        mlflow.log_table(_plain(table), f"{self.folder}/metrics.json")
+
+    def note_pictures(self, pictures: Iterable[tuple[str, Figure]]) -> None:
+        """Log pictures by their names."""
+        for name, figure in pictures:
             mlflow.log_figure(figure, f"{self.folder}/{name}.png")
 
 
@@ -83,8 +97,13 @@ def _readable(paths: Mapping[str, Path]) -> pd.DataFrame:
         table = pd.read_parquet(path, columns=[lines.ROW, *FOR_READERS]).head(max(1, SHOWN // len(paths)))
         table.insert(0, "explainer", name)
         tables.append(table.assign(changed=table["changed"].map(", ".join)).rename(columns={"mixed": "distance"}))
-    table = pd.concat(tables).astype(object)
-    return table.where(table.notna(), None)
+    return _plain(pd.concat(tables))
+
+
+def _plain(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table for JSON: its texts are objects, what is missing is None."""
+    objects = table.astype(object)
+    return objects.where(objects.notna(), None)
 
 
 @contextmanager
@@ -104,70 +123,3 @@ def in_run(name: str | None = None) -> Iterator[str]:
         return
     with mlflow.start_run(run_name=name) as run:
         yield str(run.info.run_id)
-
-
-MOST_FEATURES: Final = 15  # bars of one figure
-BINS: Final = 30
-
-
-def figures(paths: Mapping[str, Path], table: pd.DataFrame) -> Iterator[tuple[str, Figure]]:
-    """Yield names and figures of evaluated explainers.
-
-    Args:
-        paths: the lines of each explainer, by its name.
-        table: all `aggregates`.
-    """
-    facts = {name: pd.read_parquet(path, columns=["status", "mixed", "changed"]) for name, path in paths.items()}
-    yield "outcomes", _drawn(_outcomes, facts, "rows by status", "rows")
-    if any(one["mixed"].notna().any() for one in facts.values()):
-        yield "distances", _drawn(_distances, facts, "distance of answers", "distance")
-        yield "changed_features", _drawn(_changed, facts, "what the nearest answers change", "share of answers")
-    if (table["group"] != "").any():
-        yield "groups", _drawn(_groups, table, "coverage by group, with standard errors", "coverage")
-
-
-def _drawn(draw: Callable[[Axes, T], None], data: T, title: str, noun: str) -> Figure:
-    """Return a figure of one panel, with a legend if there is more than one thing in it."""
-    figure = Figure(figsize=(7.0, 4.5), layout="constrained")
-    axes = figure.add_subplot(title=title, xlabel=noun)
-    draw(axes, data)
-    if len(axes.get_legend_handles_labels()[1]) > 1:
-        axes.legend()
-    return figure
-
-
-def _outcomes(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
-    counts = {name: one["status"].value_counts().reindex(STATUSES, fill_value=0) for name, one in facts.items()}
-    bars(axes, pd.DataFrame(counts))
-
-
-def _distances(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
-    known = {name: one["mixed"].dropna() for name, one in facts.items()}
-    axes.hist(list(known.values()), bins=BINS, label=list(known), histtype="step")
-    axes.set_ylabel("rows")
-
-
-def _changed(axes: Axes, facts: Mapping[str, pd.DataFrame]) -> None:
-    shares = {}
-    for name, one in facts.items():
-        answered = [list(changed) for changed in one["changed"] if len(changed)]
-        counts = Counter(feature for changed in answered for feature in changed)
-        shares[name] = pd.Series(counts, dtype="float64") / max(len(answered), 1)
-    table = pd.DataFrame(shares).fillna(0.0)
-    bars(axes, table.loc[table.sum(axis=1).sort_values(ascending=False).index[:MOST_FEATURES]])
-
-
-def _groups(axes: Axes, table: pd.DataFrame) -> None:
-    coverage = table[(table["metric"] == "coverage") & (table["group"] != "")]
-    for name, one in coverage.groupby("explainer", sort=False):
-        axes.errorbar(one["value"], one["group"], xerr=one["standard_error"].fillna(0.0), fmt="o", label=str(name))
-    axes.set_xlim(0.0, 1.05)
-
-
-def bars(axes: Axes, table: pd.DataFrame) -> None:
-    """Draw one group of bars per line of `table`, one bar per column."""
-    height = 0.8 / len(table.columns)
-    for number, name in enumerate(table.columns):
-        axes.barh([place + number * height for place in range(len(table))], table[name], height, label=str(name))
-    axes.set_yticks([place + 0.4 - height / 2 for place in range(len(table))], [str(label) for label in table.index])
-    axes.invert_yaxis()

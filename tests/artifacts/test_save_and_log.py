@@ -62,12 +62,16 @@ class TestLogModel:
         assert [out.model_id for out in client.get_run(run.info.run_id).outputs.model_outputs] == [info.model_id]
         assert model.tags.items() >= {"team": "credit", "cf.explainer": "geco"}.items()
         told = {"cf.explainer": "geco", "cf.target": '{"label": "good"}', "cf.background_rows": str(small_loans.ROWS)}
-        digest = model.params["cf.constraints"]
-        assert model.params == {"depth": "3", "cf.constraints": digest, **told}
+        told |= {"cf.seed": "0", "cf.certify": "False", "cf.time_limit_s": "5"}
+        digest, options = (model.params[name] for name in ("cf.constraints", "cf.explainer_options"))
+        assert model.params == {"depth": "3", "cf.constraints": digest, "cf.explainer_options": options, **told}
+        assert json.loads(options)["q"] == 100
         assert client.get_run(run.info.run_id).data.params == model.params
         version = client.get_model_version("loans", info.registered_model_version)
         assert version.source == info.model_uri == f"models:/{info.model_id}"
         assert version.tags["team"] == "credit"
+        assert version.description.startswith("Predictions of a sklearn model of 5 features. With each comes what ")
+        assert "it becomes good. Explainer: geco. Constraints: immutable age, " in version.description
         assert "target       label good" in version.description
         assert info.metadata == {"card": {"owner": "team"}}
 

@@ -15,6 +15,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 from mlflow_cf import cards
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.compare.side_by_side import ALL
+from mlflow_cf.evaluation.measure.lines import GROUP
 
 OVERVIEW: Final = (
     "accuracy",
@@ -33,8 +34,8 @@ class Comparison:
     """Versions and explainers side by side, on the same rows.
 
     Attributes:
-        metrics: version -> its metrics as logged: those of its evaluation, and ``cf/survival``, the share of the
-            counterfactuals of the version before that this one predicts as wanted, with ``cf/probability_lost``.
+        metrics: version -> its metrics: those of its evaluation, and ``cf/survival``, the share of the counterfactuals
+            of the version before that this one predicts as wanted, with ``cf/probability_lost``.
         aggregates: all of them as a table: version, explainer, group ("" for all rows), metric and value.
         table: one line per version, explainer and row, with every metric of that row.
         survival: one line per issuing version, explainer, judging version and group.
@@ -105,6 +106,18 @@ class Comparison:
         messages = [_shortfall(key, one, self.metrics[name], before) for key, one in thresholds.items()]
         if any(messages):
             raise ModelValidationFailedException("\n".join(f"{name}: {message}" for message in messages if message))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns by which rows are grouped."""
+        return [str(name).removeprefix(GROUP) for name in self.table.columns if str(name).startswith(GROUP)]
+
+    def of_the_first(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the lines of the first explainer of each version, of one of the tables."""
+        if not len(table):
+            return table
+        first = table.drop_duplicates("version").set_index("version")["explainer"]
+        return table[table["explainer"] == table["version"].map(first)]
 
     def overview(self) -> pd.DataFrame:
         """Return the few metrics that are read first."""

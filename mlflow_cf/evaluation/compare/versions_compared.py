@@ -13,22 +13,26 @@ from typing import Final
 import mlflow
 import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.evaluation import told
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.side_by_side import Bootstrap, MeasuredExplainer, SideBySide
 from mlflow_cf.evaluation.compare.versions import Candidate, Versions, open_versions
-from mlflow_cf.evaluation.logged import Logbook, bars, dataset_of, in_run
+from mlflow_cf.evaluation.findings import heaviest, moved, survived
+from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.measure.aggregates import COLUMNS, flat
 from mlflow_cf.evaluation.measure.evaluate import Task, carry_out, task_of
+from mlflow_cf.evaluation.measure.headline import of_the_winner
 from mlflow_cf.evaluation.measure.lines import ROW, GroupSource, groups_of
 from mlflow_cf.evaluation.measure.measured import Measuring
 from mlflow_cf.evaluation.measure.result import Evaluation
+from mlflow_cf.evaluation.pictures.versions import pictures
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
+from mlflow_cf.words.markdown import fenced, plain
 
 
 def compare(
@@ -91,14 +95,16 @@ class _Sheet:
 
     def compared(self) -> Comparison:
         """Evaluate all versions, log and return what comes of it."""
-        names = list(self.tasks)
+        names, own = list(self.tasks), mlflow.active_run() is None
         with in_run(f"compare {names[0]} to {names[-1]}") as run_id:
             mlflow.set_tag("cf.compared", ", ".join(names))
+            logbook = Logbook(run_id, FOLDER, None, None, own=own)
+            logbook.note_params(PARAMS, {"versions": ", ".join(names)} | self.tasks[names[0]].asked())
             try:
                 for candidate in self.found.compared:
                     self.evaluate(candidate)
             finally:
-                comparison = self.log(run_id)
+                comparison = self.log(logbook)
             if not self.evaluations:
                 reasons = "; ".join(f"{name}: {reason}" for name, reason in self.failed.items())
                 raise InputError("versions", f"none could be evaluated ({reasons})", "mend one, or name others")
@@ -109,7 +115,7 @@ class _Sheet:
         name = candidate.name
         try:
             with versioned(candidate) as run_id:
-                logbook = Logbook(run_id, "rows", candidate.model_id, dataset_of(self.rows, "rows"))
+                logbook = Logbook(run_id, "rows", candidate.model_id, dataset_of(self.rows, "rows"), own=True)
                 evaluation = carry_out(self.tasks[name], logbook)
         except Exception as error:  # noqa: BLE001  whatever a version does, the others go on
             self.failed[name] = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
@@ -117,7 +123,7 @@ class _Sheet:
         self.evaluations[name] = evaluation
         self.failed.update({f"{name} {explainer}": reason for explainer, reason in evaluation.failures.items()})
 
-    def log(self, run_id: str) -> Comparison:
+    def log(self, logbook: Logbook) -> Comparison:
         """Log and return the comparison of what was measured."""
         explained = {name: self.tasks[name].source.explained for name in self.evaluations}
         sheets = SideBySide(explained, self._measured(), self.rows, self.groups, Bootstrap())
@@ -125,9 +131,12 @@ class _Sheet:
         metrics, aggregates = {}, []
         for name, one in self.evaluations.items():
             survivors = sheets.survivors(survival, name)
-            added = flat(survivors, by_explainer=self.tasks[name].competing)
-            if added:
-                mlflow.log_metrics(added, run_id=one.run_id, model_id=self.tasks[name].source.model_id)
+            task = self.tasks[name]
+            added = flat(survivors, by_explainer=task.competing)
+            if task.competing:
+                added |= of_the_winner(added, one.winner)
+            if headline := task.logged(added):
+                mlflow.log_metrics(headline, run_id=one.run_id, model_id=task.source.model_id)
             metrics[name] = {**one.metrics, **added}
             aggregates += [table.assign(version=name) for table in (one.aggregates, survivors) if len(table)]
         comparison = Comparison(
@@ -143,9 +152,9 @@ class _Sheet:
             newest=self.found.newest,
             failed={**self.found.failed, **self.failed},
             notes=(*self.found.notes, *notes, *self._notes()),
-            run_id=run_id,
+            run_id=logbook.run_id,
         )
-        log_comparison(comparison)
+        log_comparison(comparison, logbook)
         return comparison
 
     def _measured(self) -> list[MeasuredExplainer]:
@@ -172,7 +181,7 @@ class _Sheet:
         yield from (f"{', '.join(names)}: {note}" for note, names in about.items())
 
 
-MOST_WORDS: Final = 4_000  # characters of a description
+PARAMS: Final = "cf.compare"  # what names of params begin with
 FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
 TABLES: Final = ("aggregates", "survival", "burden", "advice", "differences")
 
@@ -192,87 +201,30 @@ def versioned(candidate: Candidate) -> Iterator[str]:
         yield run.info.run_id
 
 
-def log_comparison(comparison: Comparison) -> None:
-    """Log tables and figures to the active run."""
+def log_comparison(comparison: Comparison, logbook: Logbook) -> None:
+    """Log tables, pictures and what was found to the active run."""
     for name in TABLES:
         table: pd.DataFrame = getattr(comparison, name)
         if len(table):
             # MLflow selects texts as objects
             texts = {column: object for column in table.columns if table[column].dtype == "str"}
             mlflow.log_table(table.astype(texts), f"{FOLDER}/{name}.json")
-    for name, figure in figures_of(comparison).items():
-        mlflow.log_figure(figure, f"{FOLDER}/{name}.png")
-    # what the run's page shows first
-    mlflow.set_tag("mlflow.note.content", f"```\n{comparison!r}"[:MOST_WORDS] + "\n```")
+    logbook.note_pictures(pictures(comparison))
+    if comparison.versions:
+        logbook.note_words(_note(comparison))
     mlflow.log_dict({"notes": list(comparison.notes), "left_out": dict(comparison.failed)}, f"{FOLDER}/notes.json")
 
 
-MOST_FEATURES: Final = 12  # shown
-WIDTH: Final = 7.0  # inches
-
-
-def figures_of(comparison: Comparison) -> Mapping[str, Figure]:
-    """Return the figures by name; those that would be empty are left out."""
-    figures = {}
-    if len(comparison.survival):
-        figures["survival"] = survival_figure(comparison.survival_matrix())
-    if len(comparison.burden):
-        figures["burden"] = burden_figure(_of_the_first(comparison.burden))
-    if len(comparison.advice) and comparison.advice["share"].notna().any():
-        figures["advice"] = advice_figure(_of_the_first(comparison.advice))
-    return figures
-
-
-def survival_figure(matrix: pd.DataFrame) -> Figure:
-    """Return a survival matrix (versions, versions) as a map with its shares written in."""
-    size = max(4.0, 1.2 + 0.9 * len(matrix))
-    figure = Figure(figsize=(size + 1, size), layout="constrained")
-    axes = figure.add_subplot()
-    shown = axes.imshow(matrix.to_numpy(np.float64), vmin=0, vmax=1, cmap="RdYlGn")
-    axes.set_xticks(range(len(matrix)), matrix.columns, rotation=30, ha="right")
-    axes.set_yticks(range(len(matrix)), matrix.index)
-    axes.set(xlabel="judged by", ylabel="issued under", title="Share of counterfactuals that survive")
-    for row, line in enumerate(matrix.to_numpy(np.float64)):
-        for column, share in enumerate(line):
-            axes.text(column, row, "" if np.isnan(share) else f"{share:.0%}", ha="center", va="center")
-    figure.colorbar(shown, shrink=0.8)
-    return figure
-
-
-def burden_figure(burden: pd.DataFrame) -> Figure:
-    """Return one panel per measure: its mean in every group, with intervals, a colour per version."""
-    measures, groups = list(dict.fromkeys(burden["measure"])), list(dict.fromkeys(burden["group"]))
-    figure = Figure(figsize=(WIDTH, len(measures) * (1.0 + 0.35 * len(groups))), layout="constrained")
-    panels = figure.subplots(len(measures), 1, squeeze=False)[:, 0]
-    for axes, measure in zip(panels, measures, strict=True):
-        lines = burden[burden["measure"] == measure]
-        for place, (version, found) in enumerate(lines.groupby("version", sort=False)):
-            own = found.set_index("group").reindex(groups)
-            mean, low, high = (own[name].to_numpy(np.float64) for name in ("mean", "low", "high"))
-            reach = np.nan_to_num(np.maximum([mean - low, high - mean], 0.0))
-            heights = np.arange(len(groups)) + 0.12 * place
-            axes.errorbar(mean, heights, xerr=reach, fmt="o", markersize=4, capsize=2, label=str(version))
-        axes.set_yticks(range(len(groups)), [group or "all rows" for group in groups])
-        axes.invert_yaxis()
-        axes.set_title(measure.replace("_", " "))
-    panels[0].legend(loc="best", fontsize="small")
-    return figure
-
-
-def advice_figure(advice: pd.DataFrame) -> Figure:
-    """Return the share of answers that change each feature, a bar per version."""
-    most = advice.groupby("feature")["share"].max().sort_values(ascending=False).dropna()
-    names = [str(name) for name in most[most > 0].index[:MOST_FEATURES]]
-    shares = advice.pivot_table("share", "feature", "version", sort=False, dropna=False).reindex(names)
-    figure = Figure(figsize=(WIDTH, 1.2 + 0.2 * len(shares.columns) * max(len(names), 1)), layout="constrained")
-    axes = figure.add_subplot()
-    bars(axes, shares)
-    axes.set(title="Share of the nearest answers that change a feature", xlim=(0, 1))
-    axes.legend(fontsize="small")
-    return figure
-
-
-def _of_the_first(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the lines of the first explainer of each version."""
-    first = table.drop_duplicates("version").set_index("version")["explainer"]
-    return table[table["explainer"] == table["version"].map(first)]
+def _note(comparison: Comparison) -> str:
+    """Return what a comparison has found as Markdown: a headline, what is behind it, and its tables as text."""
+    matrix, burden, columns = (
+        comparison.survival_matrix(),
+        comparison.of_the_first(comparison.burden),
+        comparison.columns,
+    )
+    found = [survived(matrix), moved(comparison.overview(), comparison.versions)] if len(matrix) > 1 else []
+    if len(burden):
+        found.append(heaviest(burden, dict.fromkeys(burden["group"]), columns))
+    head = [f"**{plain(found[0])}.**", "", *(f"* {plain(one)}" for one in found[1:]), ""] if found else []
+    room = told.MOST_NOTED - sum(map(len, head)) - 50
+    return "\n".join([*head, fenced(told.cut(repr(comparison), room))])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
@@ -23,6 +23,7 @@ from mlflow_cf.words.statements import in_language
 PREFIX: Final = "cf"
 LEAST_SURE: Final = 10  # queries of a group that a standard error takes
 STATUSES: Final = tuple(status for status in get_args(Status) if status not in ("busy", "skipped"))
+GAPS: Final = ("coverage", "mixed")  # metrics whose largest difference between two groups is told
 NOT_COUNTED: Final = ("already", "skipped")  # by coverage
 # Columns of lines -> the metrics that are their means.
 MEANS: Final[Mapping[str, str]] = {
@@ -56,7 +57,7 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     Metrics are means over the queries that have a value, with standard deviation (ddof 1) / sqrt(queries); a metric
     without any value has no line. ``status/...`` are counts of rows, ``proved/...`` shares of the rows with an answer,
     ``infeasible`` is a share of those that coverage counts, ``fixed_share`` that of `fixed_rows` among them, and
-    ``seconds_p50`` and ``seconds_p95`` are percentiles.
+    ``seconds_p50`` and ``seconds_p95`` are percentiles; ``gap/...`` are those of `gaps`.
     A group with fewer than 10 queries has no standard error.
     """
     names = pq.read_schema(path).names
@@ -74,7 +75,39 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     facts = pd.read_parquet(path, columns=["status", "reason", "proof", "answers", "seconds"])
     for group, rows in members.items():
         found += _counts(explainer, group, facts[rows])
-    return figures_table(found)
+    return figures_table([*found, *gaps(found, groups.columns)])
+
+
+def gaps(figures: Sequence[Figure], columns: Iterable[str]) -> Iterator[Figure]:
+    """Yield ``gap/...`` of one explainer's figures: the largest difference between two groups of one column.
+
+    Groups of fewer than 10 queries do not count; without two others there is no gap.
+
+    Args:
+        figures: of all groups.
+        columns: by which rows are grouped, as they begin the lines' names of groups.
+    """
+    names = [name.removeprefix(lines.GROUP) for name in columns]
+    means: dict[str, dict[str, list[Figure]]] = {metric: {} for metric in GAPS}
+    for figure in figures:
+        if figure.group and figure.metric in means and figure.queries >= LEAST_SURE:
+            means[figure.metric].setdefault(column_of(figure.group, names), []).append(figure)
+    for metric, known in means.items():
+        found = [own for own in known.values() if len(own) > 1]
+        if found:
+            widest = max(found, key=_spread)
+            queries = sum(figure.queries for figure in widest)
+            yield Figure(widest[0].explainer, "", f"gap/{metric}", _spread(widest), None, queries)
+
+
+def column_of(group: str, columns: Iterable[str]) -> str:
+    """Return the column of a group such as ``sex.F``; names of columns may have dots themselves."""
+    return max((name for name in columns if group.startswith(f"{name}.")), key=len, default=group.partition(".")[0])
+
+
+def _spread(figures: Sequence[Figure]) -> float:
+    values = [figure.value for figure in figures]
+    return max(values) - min(values)
 
 
 def figures_table(figures: Iterable[Figure]) -> pd.DataFrame:
@@ -83,14 +116,14 @@ def figures_table(figures: Iterable[Figure]) -> pd.DataFrame:
 
 
 def flat(table: pd.DataFrame, *, by_explainer: bool) -> dict[str, float]:
-    """Return figures by the names under which they are logged.
+    """Return figures by the names of metrics.
 
     ``cf/coverage`` of all rows, ``cf/coverage/sex.Female`` of a group, ``cf/standard_error/coverage`` and
     ``cf/queries/coverage`` of a mean; in a bake-off ``cf/geco/coverage``. What MLflow takes in no name becomes ``_``.
     """
     metrics: dict[str, float] = {}
     for figure in map(Figure._make, table[list(COLUMNS)].itertuples(index=False)):
-        explainer, group = (_ODD.sub("_", name) for name in (figure.explainer, figure.group))
+        explainer, group = written(figure.explainer), written(figure.group)
         prefix = f"{PREFIX}/{explainer}" if by_explainer else PREFIX
         name = f"{figure.metric}/{group}" if group else figure.metric
         own = {f"{prefix}/{name}": figure.value}
@@ -101,6 +134,11 @@ def flat(table: pd.DataFrame, *, by_explainer: bool) -> dict[str, float]:
                 own[f"{prefix}/standard_error/{name}"] = figure.standard_error
         metrics |= {key[:NAME]: float(value) for key, value in own.items()}
     return metrics
+
+
+def written(name: str) -> str:
+    """Return a name as it stands in the names of metrics."""
+    return _ODD.sub("_", name)
 
 
 def fixed_rows(lines: pd.DataFrame) -> pd.Series[bool]:

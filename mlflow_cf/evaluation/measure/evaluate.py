@@ -7,28 +7,35 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
 
+import mlflow
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
 from mlflow_cf.artifact.publish.log import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation import told
+from mlflow_cf.evaluation.findings import Findings
 from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
+from mlflow_cf.evaluation.measure.headline import logged, of_the_winner
 from mlflow_cf.evaluation.measure.lines import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows, measured_table
 from mlflow_cf.evaluation.measure.result import Evaluation, contestants, ranking, unanswered
+from mlflow_cf.evaluation.pictures.evaluated import pictures
 from mlflow_cf.evaluation.source import ModelSource, Source, source_of
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
 from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
+from mlflow_cf.words.sentences import Speaker
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +50,7 @@ class Task:
         measuring: how.
         competing: whether figures are logged by explainer.
         risk: whether what answers give away is measured too.
+        metrics: patterns of the names of metrics that are logged beside the headline ones.
     """
 
     source: Source
@@ -52,6 +60,21 @@ class Task:
     measuring: Measuring
     competing: bool
     risk: bool = False
+    metrics: tuple[str, ...] = ()
+
+    def logged(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """Return which of all metrics are logged."""
+        return logged(metrics, self.explainers if self.competing else (), self.metrics)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns by which rows are grouped."""
+        names = map(str, self.beside.facts.columns)
+        return [name.removeprefix(lines.GROUP) for name in names if name.startswith(lines.GROUP)]
+
+    def asked(self) -> dict[str, str]:
+        """Return how it was asked for."""
+        return told.asked(len(self.rows), self.columns, self.explainers, self.measuring, self.source.explained)
 
 
 @dataclass(eq=False)
@@ -83,14 +106,16 @@ def evaluate(
     max_evaluations: int | None = None,
     certify: bool = False,
     risk: bool = False,
+    metrics: Sequence[str] = (),
     name: str = "counterfactual",
     register_winner: str | None = None,
 ) -> Evaluation:
     """Explain a table, measure the answers, and log everything to the active run, or else to a new one.
 
-    Metrics ``cf/...`` are logged to the run and to the model's LoggedModel, with `rows` as their data set; one line per
-    row as parquet; the first 1,000 as a table for MLflow's pages; and figures. The lines hold the answers, and with
-    them what rows had: whoever may read the run can read them. A line depends on its row alone, whatever stands beside.
+    A dozen headline metrics ``cf/...`` are logged to the run and to the model's LoggedModel, with `rows` as their data
+    set; all metrics as tables; one line per row as parquet; the first 1,000 as a table for MLflow's pages; and
+    pictures. The lines hold the answers, and with them what rows had: whoever may read the run can read them. A line
+    depends on its row alone, whatever stands beside.
 
     Args:
         model: an explained model in memory, a loaded pyfunc of one, or its URI or folder.
@@ -102,10 +127,12 @@ def evaluate(
             then seconds. Who fails is named with the reason.
         count: counterfactuals per row.
         groups: a column of `rows`, several, or column -> edges of bins: figures of each group beside those of all.
+            Many numbers or dates without edges make bins at their quartiles.
         seed, max_evaluations, certify: as in `ExplainedModel.explain`.
         time_limit_s: seconds for all rows of an explainer; None: no clock.
         risk: also measure what answers give away, as ``cf/risk/...`` (see `risk_figures`), on rows that
             the model was not trained on; up to 1,000 of its background are explained beside them.
+        metrics: further metrics to log, by their names or by patterns of these: ``["cf/gower", "cf/coverage/sex.*"]``.
         name: folder of the run's artifacts.
         register_winner: registers a new version under this name: the model as it is, with the winner as its explainer.
 
@@ -114,13 +141,16 @@ def evaluate(
         KeyboardInterrupt: by Ctrl-C; what was measured by then is logged, and a run of our own has failed.
     """
     how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
-    task = task_of(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk)
+    task = task_of(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk,
+                   metrics=metrics)  # fmt: skip
     folder = task.source.folder
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
         raise InputError("register_winner", "the files of this model are not known", fix)
+    own = mlflow.active_run() is None
     with in_run() as run_id:
-        found = carry_out(task, Logbook(run_id, name, task.source.model_id, dataset_of(task.rows, name)))
+        data = dataset_of(task.rows, name)
+        found = carry_out(task, Logbook(run_id, name, task.source.model_id, data, own=own))
         if register_winner is None or folder is None:
             return found
         info = log_with_explainer(folder, task.explainers[found.winner], "explained", register_winner)
@@ -137,6 +167,7 @@ def task_of(
     explainers: Sequence[ExplainerSource] | None = None,
     groups: GroupSource | None = None,
     risk: bool = False,
+    metrics: Sequence[str] = (),
 ) -> Task:
     """Return what `evaluate` is asked for, checked before any run is opened.
 
@@ -148,9 +179,11 @@ def task_of(
     if not len(table):
         raise InputError("rows", "there are none", "pass at least one row")
     beside = lines.Beside.of(table, _labels(table, labels), groups, source.explained)
+    if isinstance(metrics, str):
+        raise InputError("metrics", f"{metrics!r} is not a list of names", f"pass [{metrics!r}]")
     chosen = contestants([source.explained.explainer] if explainers is None else explainers)
     measuring = replace(measuring, lof=inliers_of(source.explained))  # learned once for all explainers
-    return Task(source, table, beside, chosen, measuring, explainers is not None, risk)
+    return Task(source, table, beside, chosen, measuring, explainers is not None, risk, tuple(metrics))
 
 
 def carry_out(task: Task, logbook: Logbook) -> Evaluation:
@@ -158,6 +191,7 @@ def carry_out(task: Task, logbook: Logbook) -> Evaluation:
     so_far = SoFar()
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         logbook.note_input()
+        logbook.note_params(told.EVALUATE, task.asked())
         for name in task.explainers:
             _measure(task, name, Path(scratch), so_far)
             if so_far.interruption is not None:
@@ -198,21 +232,33 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
     table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
     if so_far.risks:
         table = pd.concat([table, figures_table(so_far.risks)], ignore_index=True)
-    metrics = flat(table, by_explainer=task.competing)
+    metrics, ranked = flat(table, by_explainer=task.competing), ranking(so_far.paths)
+    if task.competing:
+        metrics |= of_the_winner(metrics, ranked[0])
     if logbook.metrics or so_far.interruption is not None:
-        logbook.note_metrics(metrics)
+        logbook.note_metrics(task.logged(metrics))
     logbook.note_tables(so_far.paths, table)
+    logbook.note_pictures(pictures(so_far.paths, table, ranked, _named(task.source.explained)))
+    notes = (*_notes(task, table), *_unknown(task, metrics), *unanswered(so_far.paths))
+    findings = Findings(table, ranked, task.columns)
+    logbook.note_words(told.evaluation_note(findings, so_far.failures, notes, logbook.folder))
     return Evaluation(
         metrics=metrics,
+        logged=task.logged(metrics),
         aggregates=table,
-        ranking=ranking(so_far.paths),
+        ranking=ranked,
         failures=dict(so_far.failures),
-        notes=(*_notes(task, table), *unanswered(so_far.paths)),
+        notes=notes,
         run_id=logbook.run_id,
         artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
         source=task.source,
         rows=task.rows,
     )
+
+
+def _named(explained: ExplainedModel) -> Callable[[str], str]:
+    """Return what people call the features of a model."""
+    return Speaker(features={feature.name: feature for feature in explained.space.features}).name
 
 
 def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
@@ -226,6 +272,13 @@ def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
     for group, rows in zip(sizes["group"], sizes["value"], strict=True):
         if rows < LEAST_SURE:
             yield f"{group} has {rows:.0f} rows: too few for a standard error"
+
+
+def _unknown(task: Task, metrics: Mapping[str, float]) -> Iterator[str]:
+    """Yield which further metrics do not exist."""
+    for asked in task.metrics:
+        if not any(fnmatchcase(name, asked) for name in metrics):
+            yield f"no metric is called {asked!r}; {did_you_mean(asked, metrics, 'metrics')}"
 
 
 def _told(found: Evaluation | None, task: Task) -> str:

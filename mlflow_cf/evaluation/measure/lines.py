@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation.measure.bins import order_of, quartile_labels
 from mlflow_cf.evaluation.measure.measured import TYPES, columns_of
 from mlflow_cf.explained import ExplainedModel
 
@@ -112,19 +113,23 @@ def groups_of(rows: pd.DataFrame, groups: GroupSource | None) -> pd.DataFrame:
 
     Args:
         rows: the table (m, d); columns that the model does not take are welcome.
-        groups: a column, several, or column -> edges of bins: ``{"age": [30, 50]}`` makes ``below 30``, ``30 to 50``
-            and ``50 or more``; without edges (None) every value is a group.
+        groups: a column, or several, whose values are groups, or whose `quartile_labels` where it has many numbers or
+            dates; or column -> edges of bins: ``{"age": [30, 50]}`` makes ``below 30``, ``30 to 50`` and ``50 or
+            more``; with None in their place every value is a group.
 
     Raises:
         InputError: a column that is not there, or one with more than 50 values and no bins.
     """
+    binned = not isinstance(groups, Mapping)
     if not isinstance(groups, Mapping):
         asked = [groups] if isinstance(groups, str) else groups
         groups = {} if asked is None else dict.fromkeys(asked)
-    for name in groups:
+    columns = {}
+    for name, edges in groups.items():
         if name not in rows.columns:
             raise InputError(f"groups.{name}", "not a column of rows", did_you_mean(name, rows.columns, "columns"))
-    columns = {name: _labels(rows[name], name, bins) for name, bins in groups.items()}
+        own = quartile_labels(rows[name]) if binned else None
+        columns[name] = _labels(rows[name], name, edges) if own is None else own.mask(rows[name].isna(), MISSING)
     return pd.DataFrame(columns, index=rows.index, dtype="str")
 
 
@@ -133,7 +138,7 @@ def members_of(groups: pd.DataFrame | None, rows: int) -> dict[str, Bools]:
     members: dict[str, Bools] = {"": np.ones(rows, dtype=np.bool_)}
     for column, named in () if groups is None else groups.items():
         labels = named.to_numpy()
-        members |= {f"{column}.{label}": labels == label for label in sorted(set(labels))}
+        members |= {f"{column}.{label}": labels == label for label in sorted(set(labels), key=order_of)}
     return members
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,8 @@ class Evaluation:
     """The figures of one or several explainers on a table of rows.
 
     Attributes:
-        metrics: as logged, by name.
+        metrics: all of them, by name: ``cf/coverage``, ``cf/coverage/sex.F``, ``cf/geco/coverage`` of one explainer of
+            several; without its name, headline ones are the winner's.
         aggregates: all figures as a table: explainer, group, metric, value, standard_error and queries.
         ranking: the explainers by the rule of bake-offs, the winner first.
         failures: explainers that could not do it, with what they said.
@@ -42,6 +43,7 @@ class Evaluation:
         artifacts: explainer -> path of its lines among the run's artifacts.
         source: the model; rows: what was explained.
         version: the version that was registered with the winner, if that was asked for.
+        logged: the headline metrics and those asked for beside them: what run and LoggedModel have of `metrics`.
     """
 
     metrics: Mapping[str, float]
@@ -54,6 +56,7 @@ class Evaluation:
     source: Source
     rows: pd.DataFrame
     version: int | None = None
+    logged: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def winner(self) -> str:
