@@ -45,11 +45,19 @@ class CatBoostColumns:
         for position, (_, column) in enumerate(table.items()):
             if position in self.categories:
                 array[:, position] = np.asarray(column, dtype=object)
-            elif not isinstance(column.dtype, pd.CategoricalDtype) and column.dtype.kind in "biuf":
+            elif _is_number(column):
                 array[:, position] = column.to_numpy(dtype=np.float64, na_value=np.nan)
             else:
                 return None
         return array
+
+
+def _is_number(column: pd.Series[Any]) -> bool:
+    """Whether CatBoost reads a column as numbers; truth values with gaps it refuses, unlike numbers with gaps."""
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return False
+    return dtype.kind in "iuf" or (dtype.kind == "b" and not column.hasnans)
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,19 @@ Model = Any  # catboost.CatBoost and its subclasses, which carry no types
 Facts = dict[str, Any]
 
 
+def objective_of(model: Model) -> str:
+    """Return the objective that a model was fitted with, without its parameters; empty for a sum of models."""
+    metadata = model.get_metadata()
+    known = json.loads(metadata["params"])["loss_function"] if "params" in metadata else {}
+    return str(known.get("type", ""))
+
+
+def threshold_of(model: Model) -> float | None:
+    """Return the probability that the second of two classes must exceed, if it was set."""
+    threshold = model.get_metadata().get("binclass_probability_threshold")
+    return None if threshold is None else float(threshold)
+
+
 def exported(model: Model, words: Sequence[str] = ()) -> Facts:
     """Return a model as CatBoost's own JSON, with the hashes of `words`, by which its trees know categories.
 

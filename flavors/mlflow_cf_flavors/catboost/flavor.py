@@ -5,9 +5,8 @@ Of all of them CatBoost itself decides the label: by the probability one half, o
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -18,9 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace
 from mlflow_cf.model import Label, OpenModel, ScoreKind
-from mlflow_cf.structures import Link, NotOpenedError, Structure
 from mlflow_cf_flavors.answers import (
     ClearScore,
     Floats,
@@ -31,11 +28,9 @@ from mlflow_cf_flavors.answers import (
     check_output,
     plain_labels,
 )
-from mlflow_cf_flavors.catboost.columns import FEW_ROWS, CatBoostColumns, opened
-from mlflow_cf_flavors.catboost.export import Model
-from mlflow_cf_flavors.catboost.trees import catboost_forest
-from mlflow_cf_flavors.sklearn.sources import Source, raw_columns
-from mlflow_cf_flavors.sums import TreeModel
+from mlflow_cf_flavors.catboost.columns import FEW_ROWS, CatBoostColumns
+from mlflow_cf_flavors.catboost.export import Model, objective_of, threshold_of
+from mlflow_cf_flavors.catboost.structure import compile_catboost
 
 MLFLOW_FLAVOR: Final = "catboost"
 
@@ -44,10 +39,7 @@ _SURVIVAL: Final = ("Cox", "SurvivalAft")
 _SEVERAL: Final = ("RMSEWithUncertainty",)  # beside those of several targets, whose names begin with Multi
 _INDEPENDENT: Final = ("MultiClassOneVsAll",)  # its probabilities do not sum to 1
 _ONE_OF_SEVERAL: Final = ("MultiClass", *_INDEPENDENT)
-_EXPONENTS: Final = ("Poisson", "Tweedie")  # a regressor's answers are exponentials of its raw scores
-_LINKS: Final[dict[str, Link]] = {"MultiClass": "softmax", "MultiClassOneVsAll": "identity"}  # others: two classes
 _OWN: Final = "PythonUserDefined"
-_THRESHOLD: Final = "binclass_probability_threshold"
 _ANSWERS: Final = {"probability": "Probability", "margin": "RawFormulaVal"}
 
 
@@ -94,7 +86,8 @@ def open(model: Model, *, output: str | None = None, rows: pd.DataFrame | None =
     Every answer asks for one thread, as an argument of the call. Raises InputError for what answers no label or
     number per row.
     """
-    objective = _objective(model)
+    objective = _checked_objective(model)
+    _check_own(model, objective, output)
     classes = plain_labels(model.classes_)
     check_output(model, output, regression=not classes)
     columns = _columns(model, rows)
@@ -106,32 +99,6 @@ def open(model: Model, *, output: str | None = None, rows: pd.DataFrame | None =
         found = replace(found, score=None, score_kind="none", both=None)
     check_answers(found, rows, _wrong_types(columns, rows))
     return replace(found, compile=partial(compile_catboost, model, columns))
-
-
-def compile_catboost(model: Model, table: CatBoostColumns, space: FeatureSpace, rows: pd.DataFrame) -> Structure:
-    """Compile a model, which takes the columns of `table`, for the features of `space`."""
-    del rows  # the export has all that is needed
-    return catboost_trees(model, raw_columns(space, table.names), space).compile(space)
-
-
-def catboost_trees(model: Model, sources: Sequence[Source], space: FeatureSpace) -> TreeModel:
-    """Return the trees of a model that takes `sources`.
-
-    Raises:
-        NotOpenedError: statistics of categories, features of text, or an objective whose answers are no raw scores.
-    """
-    link = _link(model)
-    facts, columns = opened(model, sources, space)
-    return TreeModel(columns, catboost_forest(facts, link))
-
-
-def _link(model: Model) -> Link:
-    objective = _objective(model)
-    if not len(model.classes_):
-        if objective in _EXPONENTS and _answers_exponents(model):
-            raise NotOpenedError(f"CatBoost's objective {objective}")
-        return "identity"
-    return _LINKS.get(objective, "sigmoid")
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,10 +142,10 @@ def _open_classifier(
     kind: ScoreKind = "margin" if objective in _INDEPENDENT else "probability"
     ask = _ask(partial(model.predict, prediction_type=_ANSWERS[kind], thread_count=1), columns, rows)
     labels = OwnAnswers(replace(ask, predict=partial(model.predict, prediction_type="Class", thread_count=1)), _whole)
-    scores, threshold = _Scores(ask), model.get_metadata().get(_THRESHOLD)
+    scores, threshold = _Scores(ask), threshold_of(model)
     # derived classes may decide otherwise
     both = ClearScore(labels, scores, classes) if _is_its_own(model) and threshold is None else None
-    notes = () if threshold is None else (f"answers {classes[1]!r} from a probability of {float(threshold):g} on",)
+    notes = () if threshold is None else (f"answers {classes[1]!r} where its probability exceeds {threshold:g}",)
     return OpenModel(MLFLOW_FLAVOR, classes, labels, scores, kind, columns.names, notes, both)
 
 
@@ -216,17 +183,15 @@ def _wrong_types(columns: CatBoostColumns, rows: pd.DataFrame | None) -> str:
     return f"{gaps} have missing values: write them as a category of its own, such as 'missing'" if gaps else ""
 
 
-def _objective(model: Model) -> str:
-    """Return the objective of a fitted model, without its parameters.
+def _checked_objective(model: Model) -> str:
+    """Return the objective of a model.
 
     Raises:
         InputError: it is not fitted, or gives no label or number per row.
     """
     if not model.is_fitted():
         raise InputError("model", f"{type(model).__name__} is not fitted", "call its fit method first")
-    metadata = model.get_metadata()
-    known = json.loads(metadata["params"]).get("loss_function", {}) if "params" in metadata else {}
-    objective = str(known.get("type", ""))
+    objective = objective_of(model)
     if objective.startswith(_RANKS):
         raise InputError("model", f"its objective {objective} ranks rows", "wrap a classifier or regressor")
     if objective in _SURVIVAL:
@@ -236,17 +201,17 @@ def _objective(model: Model) -> str:
         raise InputError(
             "model", f"its objective {objective} answers several values per row", "wrap one model per output"
         )
-    if objective.startswith(_OWN) and len(model.classes_):
-        fix = "pass a function of it instead, such as lambda rows: model.predict(rows) > 0, with output='label'"
-        raise InputError("model", "was fitted with an objective of your own, so its answers have no known meaning", fix)
     return objective
 
 
-def _answers_exponents(model: Model) -> bool:
-    """Whether a model answers the exponentials of its raw scores; the plain class answers raw scores."""
+def _check_own(model: Model, objective: str, output: str | None) -> None:
+    """Refuse an objective of the user's own unless its answers are said to be values."""
     from catboost import CatBoostRegressor
 
-    return isinstance(model, CatBoostRegressor)
+    if not objective.startswith(_OWN) or (isinstance(model, CatBoostRegressor) or output == "value"):
+        return
+    fix = "pass a function of it instead, such as lambda rows: model.predict(rows) > 0, with output='label'"
+    raise InputError("model", "was fitted with an objective of your own, so its answers have no known meaning", fix)
 
 
 def _is_its_own(model: object) -> bool:

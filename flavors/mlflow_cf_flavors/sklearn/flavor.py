@@ -226,7 +226,7 @@ def _types_to_trust(model: Estimator, own: Collection[str]) -> list[str]:
 
 
 _PACKAGES: Final = ("scikit-learn", "skops", "numpy", "scipy", "pandas")
-_OPTIONAL_PACKAGES: Final = ("xgboost", "lightgbm")
+_OPTIONAL_PACKAGES: Final = ("xgboost", "lightgbm", "catboost")
 _CLOUDPICKLE: Final = (
     "log it yourself with mlflow.sklearn.log_model(model, name='model', serialization_format='cloudpickle') "
     "and pass the model_uri of what it returns"
