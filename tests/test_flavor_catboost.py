@@ -2,6 +2,7 @@
 
 import copy
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 
 import mlflow
 import numpy as np
@@ -288,9 +289,10 @@ def test_rows_the_model_cannot_take_are_an_error_when_opening():
     model, table = classifier("categories")
     with pytest.raises(InputError, match=r"data: lacks the columns \['region', 'grade'\]"):
         open_native(model, rows=NUMBERS)
+    gaps = table["region"].where(table["region"] != "south")
+    rows = table.assign(region=gaps).sort_values("region", na_position="first")
     with pytest.raises(InputError, match=r"cannot answer these rows .*; \['region'\] have missing values") as caught:
-        gaps = table["region"].where(table["region"] != "south")
-        open_native(model, rows=table.assign(region=gaps).sort_values("region", na_position="first"))
+        open_native(model, rows=rows)
     assert "a category of its own" in caught.value.fix
 
 
@@ -319,7 +321,7 @@ def test_a_pyfunc_is_opened_through_the_model_inside(tmp_path):
 class TestCounterfactuals:
     """End to end; every counterfactual is decided again by the library alone."""
 
-    options = {**SMALL, "cat_features": LEVELS}
+    options = MappingProxyType({**SMALL, "cat_features": LEVELS})
 
     def test_binary(self):
         model = cb.CatBoostClassifier(**self.options).fit(WHOLE, np.where(GOOD, "good", "bad"))

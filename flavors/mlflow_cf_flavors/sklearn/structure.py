@@ -45,7 +45,13 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
 
 @dataclass(frozen=True, eq=False)
 class _Input:
-    """The inputs of an estimator: its columns, their names, some rows of the table they are computed from, and its features."""
+    """The inputs of an estimator.
+
+    Attributes:
+        sources: its columns; names: of these.
+        rows: some rows of the table they are computed from; space: its raw features.
+        sparse: whether zeros of the columns are not stored.
+    """
 
     sources: Sequence[Source]
     names: Sequence[str]
