@@ -184,7 +184,7 @@ def test_the_part_trees_runs_anywhere_and_is_logged(benchmark, monkeypatch, shap
     chosen = benchmark.bench.options().parse_args(["--parts", "trees", "--rows", "2"])
     assert benchmark.bench.PARTS["trees"](chosen) == []
     text = capsys.readouterr().out
-    assert "The cases on Credit are left out" in text
+    assert "The cases on Credit and Adult are left out" in text
     assert "kept   geco valid" not in text
     logged = mlflow.get_run(run.info.run_id).data.metrics
     for method in benchmark.tree_contest.BESIDE:
