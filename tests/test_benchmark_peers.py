@@ -91,6 +91,30 @@ def test_forests_are_asked_for_their_average(benchmark, case):
     assert (forest.predict_proba(found)[:, 1] >= 0.5).all()
 
 
+@pytest.mark.parametrize("exact", [False, True])
+def test_levels_that_catboost_takes_are_asked_for_and_told(benchmark, case, exact):
+    levels = np.array(["a", "b", "c"])[np.arange(len(case.background)) % 3]
+    rows = case.background.assign(home=levels, f0=case.background["f0"])
+    labels = ((rows["home"] == "b") ^ (rows["f1"] > 0.5)).astype(int)
+    model = benchmark.tree_cases.CREDIT["catboost 100 x 6"](0).set_params(iterations=20, cat_features=["home"])
+    rejected = rows[model.fit(rows, labels).predict(rows) == 0].head(6).reset_index(drop=True)
+    fixed = {"immutable": [name for name in rows if name not in ("home", "f2")]}
+    mixed = replace(
+        case, model=model, background=rows, rejected=rejected, constraints=fixed, levels={"home": ["a", "b", "c", "d"]}
+    )
+    peer = benchmark.rival_treecf.Treecf.build(mixed, 0, 5.0, exact=exact)
+    replies = [peer(rejected.iloc[[at]]) for at in range(len(rejected))]
+    found = pd.DataFrame([reply.row for reply in replies]).astype(rows.dtypes)
+    assert (model.predict(found) == 1).all()
+    assert set(found["home"]) <= {"a", "b", "c"}
+    assert (found["home"] != rejected["home"]).any()
+    assert [reply.row for reply in peer.in_one_call(rejected)] == [reply.row for reply in replies] or not exact
+    own = benchmark.turns.Ours(mixed.wrapped(0, "continuous"), benchmark.tree_contest.Exact())
+    turns = benchmark.turns.take_turns({"own": own, "peer": peer}, rejected, print)
+    costs = {name: benchmark.tree_contest.judged(mixed, asked)["cost"] for name, asked in turns.items()}
+    assert (costs["own"] <= costs["peer"] + benchmark.tree_contest.SAME).all()
+
+
 def figures(benchmark, **changes):
     line = {
         "answered": 1.0,
@@ -184,7 +208,7 @@ def test_the_part_trees_runs_anywhere_and_is_logged(benchmark, monkeypatch, shap
     chosen = benchmark.bench.options().parse_args(["--parts", "trees", "--rows", "2"])
     assert benchmark.bench.PARTS["trees"](chosen) == []
     text = capsys.readouterr().out
-    assert "The cases on Credit are left out" in text
+    assert "The cases on Credit and Adult are left out" in text
     assert "kept   geco valid" not in text
     logged = mlflow.get_run(run.info.run_id).data.metrics
     for method in benchmark.tree_contest.BESIDE:

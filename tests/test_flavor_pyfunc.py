@@ -194,11 +194,11 @@ def test_frameworks_are_not_imported_for_questions():
         "import json, sys\n"
         "from mlflow_cf.model import flavors\n"
         "answers = [flavors.flavor_named(name).accepts({}) for name in flavors.flavor_names()]\n"
-        "frameworks = {'sklearn', 'skops', 'xgboost', 'lightgbm'} & set(sys.modules)\n"
+        "frameworks = {'sklearn', 'skops', 'xgboost', 'lightgbm', 'catboost'} & set(sys.modules)\n"
         "print(json.dumps([answers, sorted(frameworks)]))\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert json.loads(run.stdout) == [[False] * 5, []]
+    assert json.loads(run.stdout) == [[False] * 6, []]
 
 
 def test_logistic_regression_reads_the_same_both_ways():

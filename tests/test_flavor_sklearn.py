@@ -171,12 +171,19 @@ def test_opens_and_comes_back_from_disk_the_same(model, table, y, tmp_path):
     np.testing.assert_array_equal(np.array(opened.classes)[scores.argmax(axis=1)], model.predict(table))
 
 
-@pytest.mark.parametrize("library", ["xgboost", "lightgbm"])
+QUIET = {
+    "xgboost": ("XGBClassifier", {}),
+    "lightgbm": ("LGBMClassifier", {"verbose": -1}),
+    "catboost": ("CatBoostClassifier", {"logging_level": "Silent", "allow_writing_files": False}),
+}
+
+
+@pytest.mark.parametrize("library", QUIET)
 @pytest.mark.parametrize("wrapped", [False, True], ids=["alone", "in a pipeline"])
 def test_boosting_libraries_with_the_same_interface(library, wrapped, tmp_path):
     module = pytest.importorskip(library)
-    quiet = {"verbose": -1} if library == "lightgbm" else {}
-    model = (module.LGBMClassifier if library == "lightgbm" else module.XGBClassifier)(n_estimators=3, **quiet)
+    kind, quiet = QUIET[library]
+    model = getattr(module, kind)(n_estimators=3, **quiet)
     model = make_pipeline(StandardScaler(), model) if wrapped else model
     table = NUMBERS.rename(columns={"age": "age in years"})
     model.fit(table, (GOOD == "good").astype(int))

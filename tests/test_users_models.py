@@ -26,7 +26,7 @@ def of_library(library: str, name: str, **methods: Any) -> Any:
 @pytest.mark.parametrize(
     ("library", "name", "module"),
     [
-        ("catboost", "CatBoostClassifier", "catboost"),
+        ("paddle", "Model", "paddle"),
         ("statsmodels", "BinaryResultsWrapper", "statsmodels"),
         ("torch", "Linear", "pytorch"),
         ("keras", "Sequential", "keras"),

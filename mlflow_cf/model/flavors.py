@@ -31,6 +31,7 @@ MODULES: Final = MappingProxyType(
     {
         "xgboost": "mlflow_cf_flavors.xgboost.flavor",
         "lightgbm": "mlflow_cf_flavors.lightgbm.flavor",
+        "catboost": "mlflow_cf_flavors.catboost.flavor",
         "sklearn": "mlflow_cf_flavors.sklearn.flavor",
         FUNCTION: "mlflow_cf_flavors.callables",
         GENERIC: "mlflow_cf_flavors.pyfunc",
@@ -38,7 +39,6 @@ MODULES: Final = MappingProxyType(
 )
 # Libraries whose models are taken once MLflow has logged them -> MLflow's module for them.
 _AS_NAMED: Final = (
-    "catboost",
     "h2o",
     "keras",
     "onnx",

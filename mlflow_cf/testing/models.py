@@ -27,7 +27,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.tree import DecisionTreeRegressor
 
 from mlflow_cf.testing.goals import CUTS, GOALS, Floats, Goal, Labels, Reply, positions, truth
-from mlflow_cf.testing.worlds import table
+from mlflow_cf.testing.worlds import GRADES, table
 
 Ask = Callable[[pd.DataFrame], NDArray[Any]]
 Library = Any  # the boosting libraries are imported where they are installed
@@ -82,6 +82,7 @@ class Kind:
         function: whether it can be stored with ``allow_functions=True`` only.
         opened: whether there is a structure inside, so that certificates can be asked for.
         n_labels: how many labels its models can have; 0: they answer values.
+        gaps: whether it takes missing levels; its rows have none otherwise.
     """
 
     fit: Callable[[Goal, pd.DataFrame, Floats], Fitted]
@@ -90,6 +91,12 @@ class Kind:
     function: bool = False
     opened: bool = False
     n_labels: tuple[int, ...] = (0, 2, 3)
+    gaps: bool = True
+
+    def rows(self, seed: int) -> pd.DataFrame:
+        """Return random rows that models of this kind take."""
+        rows = table(seed, plain=self.plain)
+        return rows if self.gaps else rows.fillna({"grade": GRADES[0], "job": "a"})
 
     def takes(self, goal: Goal) -> bool:
         """Whether models of this kind can have such a target."""

@@ -26,7 +26,7 @@ from mlflow_cf.structures import Structure
 from mlflow_cf.testing.checker import Checker, Row, Ruler, absent, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS
 from mlflow_cf.testing.models import TRAINING_SEED, Fitted, Kind, values_of
-from mlflow_cf.testing.worlds import ORDERS, overrides, table
+from mlflow_cf.testing.worlds import ORDERS, overrides
 from mlflow_cf.wrapping import wrap
 
 THREADS: Final = 8
@@ -54,9 +54,9 @@ class Opening:
     @classmethod
     def of(cls, kind: Kind, goal: str) -> Opening:
         """Fit and open a model of a kind for a goal."""
-        rows = table(TRAINING_SEED, plain=kind.plain)
+        rows = kind.rows(TRAINING_SEED)
         fitted = kind.fit(GOALS[goal], rows, values_of(rows))
-        other = table(TRAINING_SEED + 1, plain=kind.plain)
+        other = kind.rows(TRAINING_SEED + 1)
         return cls(kind, goal, fitted, open_native(fitted.model, output=fitted.output, rows=other), other)
 
     def ask(self, rows: pd.DataFrame) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -1,6 +1,7 @@
 """Our kinds of models pass the tests that `mlflow_cf.testing` has for everybody's."""
 
 import numpy as np
+import pytest
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
@@ -13,6 +14,7 @@ from sklearn.svm import LinearSVC
 
 from mlflow_cf.testing import KINDS, Fitted, Kind, ModelSuite
 from mlflow_cf.testing.goals import CUTS
+from mlflow_cf.testing.models import words
 
 
 class TestSklearn(ModelSuite):
@@ -44,6 +46,30 @@ class TestXGBoost(ModelSuite):
 
 class TestLightGBM(ModelSuite):
     kind = KINDS["lightgbm"]
+
+
+TREES = {"iterations": 12, "depth": 3, "learning_rate": 0.4, "thread_count": 1, "logging_level": "Silent"}
+
+
+def of_catboost(goal, rows, values):
+    """Fit a model with categories: of the plain class where boosting libraries train a Booster."""
+    library = pytest.importorskip("catboost")
+    options = {**TREES, "one_hot_max_size": 9, "allow_writing_files": False, "cat_features": ["grade", "job", "member"]}
+    if not goal.n_labels:
+        model = library.CatBoostRegressor(**options).fit(rows, values)
+        return Fitted(model, model.predict)
+    labels, loss = words(goal), {"loss_function": "Logloss" if goal.n_labels == 2 else "MultiClass"}
+    model = library.CatBoost({**options, **loss}) if goal.booster else library.CatBoostClassifier(**options)
+    model.fit(rows, np.array(labels)[np.digitize(values, CUTS[goal.n_labels])])
+
+    def decide(rows):
+        return model.predict(rows, prediction_type="Class").reshape(-1)
+
+    return Fitted(model, decide, labels, lambda rows: model.predict(rows, prediction_type="Probability"))
+
+
+class TestCatBoost(ModelSuite):
+    kind = Kind(of_catboost, plain=True, opened=True, gaps=False)
 
 
 class TestPyfunc(ModelSuite):

@@ -42,11 +42,16 @@ def named(model: object) -> str:
     return type(model).__name__
 
 
+def labelled(model: Any) -> bool:
+    """Whether a model answers labels; CatBoost's regressors have none, in an empty array."""
+    return len(getattr(model, "classes_", ())) > 0
+
+
 def wrapped(model: Any, data: pd.DataFrame, wanted: Any) -> mlflow_cf.ExplainedModel:
     """Wrap a model of what is `wanted` with the target that fits its kind."""
     labels = np.asarray(wanted)
     target: Any = labels[0].item() if isinstance(labels[0], np.generic) else labels[0]
-    if not hasattr(model, "classes_"):
+    if not labelled(model):
         target = mlflow_cf.Target(low=float(np.median(labels)))
     return mlflow_cf.wrap(model, data, target=target)
 
@@ -56,8 +61,9 @@ def agree(model: Any, explained: mlflow_cf.ExplainedModel, rows: pd.DataFrame, t
     assert explained.opened.structure is not None, explained.opened.note
     space = explained.space.covering(rows)
     scores = score_rows(explained.opened.structure, space.encode(rows))
-    if hasattr(model, "classes_"):
-        assert model.classes_[scores.argmax(axis=1)].tolist() == model.predict(rows).tolist()
+    if labelled(model):
+        # CatBoost has its labels of several classes in a column
+        assert model.classes_[scores.argmax(axis=1)].tolist() == model.predict(rows).reshape(-1).tolist()
         ask = getattr(model, "predict_proba", None) or model.decision_function
         truth = ask(rows)
         truth = np.column_stack([-truth, truth]) if truth.ndim == 1 else truth

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import catboost
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -48,6 +49,7 @@ KINDS = ("real", "narrow", "tiny", "whole", "few", "level", "category", "flag")
 SCALERS = (StandardScaler, MinMaxScaler, RobustScaler)
 BOOSTED = {"n_estimators": 4, "n_jobs": 1, "random_state": 0}
 LGBM = {**BOOSTED, "verbose": -1, "min_child_samples": 5}
+CAT = {"n_estimators": 4, "depth": 3, "thread_count": 1, "logging_level": "Silent", "allow_writing_files": False}
 
 ESTIMATORS: dict[str, tuple[Any, Any]] = {
     "tree": (DecisionTreeClassifier(max_depth=4, random_state=0), DecisionTreeRegressor(max_depth=4, random_state=0)),
@@ -91,6 +93,7 @@ ESTIMATORS: dict[str, tuple[Any, Any]] = {
     ),
     "xgboost": (xgboost.XGBClassifier(**BOOSTED), xgboost.XGBRegressor(**BOOSTED)),
     "lightgbm": (lightgbm.LGBMClassifier(**LGBM), lightgbm.LGBMRegressor(**LGBM)),
+    "catboost": (catboost.CatBoostClassifier(**CAT), catboost.CatBoostRegressor(**CAT)),
 }
 
 

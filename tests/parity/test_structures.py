@@ -1,5 +1,6 @@
 """Every estimator, opened: it scores like the library, on rows it never saw too."""
 
+import catboost
 import lightgbm
 import numpy as np
 import pandas as pd
@@ -38,6 +39,7 @@ from mlflow_cf_flavors.answers import LargestScore
 
 FEW = {"n_estimators": 12, "random_state": 0}
 BOOSTED = {"n_estimators": 12, "n_jobs": 1}
+CAT = {"n_estimators": 12, "thread_count": 1, "logging_level": "Silent", "allow_writing_files": False}
 NET = {"max_iter": 15, "random_state": 0}
 
 
@@ -80,6 +82,8 @@ CLASSIFIERS = [
     MLPClassifier((8,), activation="identity", **NET),
     xgboost.XGBClassifier(**BOOSTED),
     lightgbm.LGBMClassifier(verbose=-1, **BOOSTED),
+    catboost.CatBoostClassifier(**CAT),
+    catboost.CatBoostClassifier(grow_policy="Depthwise", **CAT),
 ]
 REGRESSORS = [
     DecisionTreeRegressor(random_state=0),
@@ -103,6 +107,7 @@ REGRESSORS = [
     xgboost.XGBRegressor(objective="reg:absoluteerror", **BOOSTED),
     lightgbm.LGBMRegressor(verbose=-1, **BOOSTED),
     lightgbm.LGBMRegressor(objective="quantile", verbose=-1, **BOOSTED),
+    catboost.CatBoostRegressor(**CAT),
 ]
 PIPELINES = [
     pytest.param(model, goal, sparse, id=f"{named(model)}-{goal}-{'sparse' if sparse else 'dense'}")
@@ -139,6 +144,9 @@ TREES = [
     xgboost.XGBRegressor(**BOOSTED),
     lightgbm.LGBMClassifier(verbose=-1, **BOOSTED),
     lightgbm.LGBMRegressor(verbose=-1, **BOOSTED),
+    catboost.CatBoostClassifier(**CAT),
+    catboost.CatBoostClassifier(nan_mode="Max", grow_policy="Lossguide", **CAT),
+    catboost.CatBoostRegressor(nan_mode="Max", **CAT),
 ]
 
 
@@ -158,7 +166,7 @@ def test_thresholds_and_missing_numbers_go_the_librarys_way(model, gaps):
         rows.loc[::4, "debt"] = np.nan
     elif named(model) == "DecisionTreeClassifier":
         data["income"], rows["income"] = data["income"].fillna(0), rows["income"].fillna(0)  # it takes no new ones
-    elif "XGB" in named(model) or "LGBM" in named(model):
+    elif "XGB" in named(model) or "LGBM" in named(model) or "CatBoost" in named(model):
         rows.loc[::4, "debt"] = np.nan
     model.fit(data, wanted)
     explained = wrapped(model, data, wanted)

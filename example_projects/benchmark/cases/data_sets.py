@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -13,6 +13,7 @@ import pandas as pd
 import yaml
 from cases.generated import CONSTRAINTS, GENERATORS
 from cases.models import as_published
+from catboost import CatBoostClassifier
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
@@ -38,6 +39,7 @@ class Case:
         constraints: what counterfactuals must respect, as users write it.
         model: preparation and estimator in one pipeline, or trees alone; rows -> 0 or 1.
         accuracy: share of the held-out rows it predicts right.
+        levels: the columns that a model without preparation takes as levels -> the levels it was fitted on.
     """
 
     name: str
@@ -45,8 +47,9 @@ class Case:
     labels: pd.Series[int]
     rejected: pd.DataFrame
     constraints: dict[str, list[str]]
-    model: Pipeline | XGBClassifier | RandomForestClassifier
+    model: Pipeline | XGBClassifier | RandomForestClassifier | CatBoostClassifier
     accuracy: float
+    levels: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def wrapped(self, seed: int, values: Literal["observed", "continuous"] = "observed") -> ExplainedModel:
         """Return the model with its constraints, as the contest asks it: mlflow_cf's own distance."""

@@ -1,4 +1,4 @@
-"""Ensembles of trees over numbers alone: what treecf can be asked about, too."""
+"""Ensembles of trees over numbers, and over the levels that CatBoost takes: what treecf can be asked about, too."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from cases.data_sets import FAVOURABLE, Case, constraints_for, every_column, folder, split
+from cases.data_sets import FAVOURABLE, VIEWS, Case, constraints_for, folder, split
+from catboost import CatBoostClassifier
 from numpy.typing import NDArray
 from sklearn.ensemble import RandomForestClassifier
 from xgboost import XGBClassifier
@@ -17,7 +18,9 @@ FAVOURABLE_SHARE = 0.4
 MANY = 200  # trees; so many learn slower
 VALUES = 200  # of each column, among which one change is looked for
 
-Trees = XGBClassifier | RandomForestClassifier
+LEVELS = 64  # most of a column that a model tests one by one
+
+Trees = XGBClassifier | RandomForestClassifier | CatBoostClassifier
 Pick = Callable[[Case, int], Case]
 
 
@@ -55,19 +58,31 @@ class Shape:
         return replace(case, constraints={"immutable": fixed})
 
 
+def public(data: str, name: str, model: Trees, seed: int) -> Case:
+    """Return `model` fitted to three quarters of a public data set, and all held-out rows that it rejects."""
+    parts = split(data, seed, VIEWS[data])
+    levels = {str(column): sorted(parts.X[column].unique()) for column in parts.X.select_dtypes(exclude="number")}
+    if levels:
+        model.set_params(cat_features=list(levels))
+    rows, labels = pd.concat([parts.X, parts.X_test]), pd.concat([parts.y, parts.y_test])
+    case = _case(f"{data} / {name}", model.fit(parts.X, parts.y), rows, labels)
+    immutable = constraints_for(data, parts.X, rules=False)["immutable"]
+    return replace(case, constraints={"immutable": immutable}, levels=levels)
+
+
 def credit(name: str, model: Trees, seed: int) -> Case:
     """Return `model` fitted to three quarters of Credit, and all held-out rows that it rejects."""
-    parts = split("credit", seed, every_column)
-    rows, labels = pd.concat([parts.X, parts.X_test]), pd.concat([parts.y, parts.y_test])
-    case = _case(f"credit / {name}", model.fit(parts.X, parts.y), rows, labels)
-    return replace(case, constraints={"immutable": constraints_for("credit", parts.X, rules=False)["immutable"]})
+    return public("credit", name, model, seed)
 
 
 def _case(name: str, model: Trees, rows: pd.DataFrame, labels: pd.Series[int]) -> Case:
-    """Return a case over the first rows; asked are those of the last that lie within the ranges of the first."""
+    """Return a case over the first rows; asked are those of the last whose numbers and levels the first have, too."""
     background, last = rows.iloc[:BACKGROUND], rows.iloc[-ASKED:]
     predicted = model.predict(last)
-    within = ((last >= background.min()) & (last <= background.max())).all(axis=1)
+    numbers = background.select_dtypes("number")
+    within = ((last[numbers.columns] >= numbers.min()) & (last[numbers.columns] <= numbers.max())).all(axis=1)
+    for column in background.columns.difference(numbers.columns):
+        within &= last[column].isin(background[column])
     rejected = last[within & (predicted != FAVOURABLE)].reset_index(drop=True)
     accuracy = float((predicted == labels.iloc[-ASKED:]).mean())
     return Case(name, background, labels.iloc[:BACKGROUND], rejected, {}, model, accuracy)
@@ -115,18 +130,34 @@ GENERATED: tuple[tuple[Shape, Pick], ...] = (
     (Shape(50, 50, 300, 6), one_change),
     (Shape(50, 50, 300, 6), spread_out),
 )
+
+
+def _catboost(seed: int) -> CatBoostClassifier:
+    return CatBoostClassifier(
+        iterations=100,
+        depth=6,
+        one_hot_max_size=LEVELS,
+        thread_count=1,
+        random_seed=seed,
+        logging_level="Silent",
+        allow_writing_files=False,
+    )
+
+
 CREDIT: Mapping[str, Callable[[int], Trees]] = {
     "xgboost 100 x 6": lambda seed: XGBClassifier(n_estimators=100, max_depth=6, n_jobs=1, random_state=seed),
     "forest 100 x 8": lambda seed: RandomForestClassifier(100, max_depth=8, n_jobs=1, random_state=seed),
+    "catboost 100 x 6": _catboost,
 }
 
 
 def cases(rows: int, seed: int) -> Iterator[Case]:
-    """Yield all cases, those on Credit where the public data sets are, each with the rows asked about."""
+    """Yield all cases, those on Credit and Adult where the public data sets are, each with the rows asked about."""
     for shape, pick in GENERATED:
         yield pick(shape.case(seed), rows)
     if not folder().is_dir():
-        print("The cases on Credit are left out: there are no public data sets")
+        print("The cases on Credit and Adult are left out: there are no public data sets")
         return
     for name, kind in CREDIT.items():
         yield first(credit(name, kind(seed), seed), rows)
+    yield first(public("adult", "catboost 100 x 6", _catboost(seed), seed), rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import pandas as pd
 import treecf
 from cases.data_sets import Case
 from cases.independent import spreads
+from numpy.typing import NDArray
 from rivals.turns import Reply
 from sklearn.ensemble import RandomForestClassifier
 
@@ -31,15 +32,17 @@ class Treecf:
     Attributes:
         explainer, target: of treecf.
         options: of every call.
+        levels: column -> its levels, which treecf numbers 0, 1, ...
     """
 
     explainer: treecf.Explainer
     target: treecf.Target
     options: Mapping[str, Any]
+    levels: Mapping[str, Sequence[str]]
 
     @classmethod
     def build(cls, case: Case, seed: int, time_limit_s: float, *, exact: bool) -> Treecf:
-        """Prepare one search for the model of `case`, an ensemble of trees over numbers alone.
+        """Prepare one search for the model of `case`, trees over numbers, and levels if they are CatBoost's.
 
         Args:
             case: model, background and what is fixed; other constraints it is not told of.
@@ -48,49 +51,66 @@ class Treecf:
             exact: whether it is to prove what it finds.
         """
         fixed = case.constraints.get("immutable", ())
-        ranges = {str(name): (float(low), float(high)) for name, low, high in _ends(case.background)}
         constraints = [treecf.Freeze(name) for name in fixed]
-        constraints += [treecf.Range(name, *ends) for name, ends in ranges.items() if name not in fixed]
-        explainer = treecf.Explainer(case.model, constraints=constraints, normalizers=spreads(case.background))
+        for name, column in case.background.items():
+            if name not in fixed:
+                seen = case.levels and name in case.levels
+                constraints.append(
+                    treecf.AllowedCategories(name, sorted(column.unique()))
+                    if seen
+                    else treecf.Range(name, float(column.min()), float(column.max()))
+                )
+        units = {name: spread or 1.0 for name, spread in spreads(case.background).items()}  # another level costs 1
+        explainer = treecf.Explainer(
+            case.model, constraints=constraints, normalizers=units, categories=case.levels or None
+        )
         half = {"op": ">=", "value": 0.5}
         averages = isinstance(case.model, RandomForestClassifier)  # its own output is the probability already
         target = treecf.Target.raw(**half) if averages else treecf.Target.probability(**half)
         options = {"sparsity_weight": 1.0, "seed": seed, "time_budget_s": time_limit_s}
-        return cls(explainer, target, {**options, **(EXACT if exact else {})})
+        return cls(explainer, target, {**options, **(EXACT if exact else {})}, case.levels)
 
     def __call__(self, row: pd.DataFrame) -> Reply:
         """Explain one row (1, d)."""
         with _quiet():
-            found = self.explainer.explain(row.to_numpy(np.float64)[0], self.target, **self.options)
-        return _reply(row.to_dict("records")[0], found, isinstance(found, treecf.Counterfactual))
+            found = self.explainer.explain(self._numbers(row)[0], self.target, **self.options)
+        return self._reply(row.to_dict("records")[0], found, isinstance(found, treecf.Counterfactual))
 
     def in_one_call(self, rows: pd.DataFrame) -> list[Reply]:
         """Explain rows (m, d) in one call, in order."""
         consent = {"allow_exact_batch": True} if "backend" in self.options else {}
         with _quiet():
             batch = self.explainer.explain_batch(
-                rows.to_numpy(np.float64), self.target, n_per_example=1, **self.options, **consent
+                self._numbers(rows), self.target, n_per_example=1, **self.options, **consent
             )
-        return [_reply(x0, one, one.feasible) for x0, one in zip(rows.to_dict("records"), batch.records, strict=True)]
+        return [
+            self._reply(x0, one, one.feasible) for x0, one in zip(rows.to_dict("records"), batch.records, strict=True)
+        ]
 
     def menu(self, row: pd.DataFrame, most: int) -> set[frozenset[str]]:
         """Return the smallest sets of up to so many features that turn one row (1, d)."""
         options = {key: value for key, value in self.options.items() if key in MENU}
         with _quiet():
-            found = self.explainer.recourse_menu(row.to_numpy(np.float64)[0], self.target, max_levers=most, **options)
+            found = self.explainer.recourse_menu(self._numbers(row)[0], self.target, max_levers=most, **options)
         return {frozenset(key.split("+")) for key in found.minimal}
 
+    def _numbers(self, rows: pd.DataFrame) -> NDArray[np.float64]:
+        """Return rows (m, d) as treecf takes them: levels by their numbers."""
+        codes = {
+            name: rows[name].map({level: code for code, level in enumerate(known)})
+            for name, known in self.levels.items()
+        }
+        return rows.assign(**codes).to_numpy(np.float64)
 
-def _reply(x0: Mapping[Any, Any], found: Any, answered: bool) -> Reply:  # noqa: FBT001
-    """Return what was found for the row `x0`."""
-    if not answered:
-        return Reply(None, "treecf found nothing", proved=found.proof == "certified")
-    changed = {name: new for name, (_, new) in found.changes.items()}
-    return Reply({**{str(name): value for name, value in x0.items()}, **changed}, proved=found.proof == "optimal")
+    def _reply(self, x0: Mapping[Any, Any], found: Any, answered: bool) -> Reply:  # noqa: FBT001
+        """Return what was found for the row `x0`."""
+        if not answered:
+            return Reply(None, "treecf found nothing", proved=found.proof == "certified")
+        changed = {name: self._value(name, new) for name, (_, new) in found.changes.items()}
+        return Reply({**{str(name): value for name, value in x0.items()}, **changed}, proved=found.proof == "optimal")
 
-
-def _ends(background: pd.DataFrame) -> zip[tuple[Any, Any, Any]]:
-    return zip(background, background.min(), background.max(), strict=True)
+    def _value(self, name: str, value: Any) -> Any:
+        return self.levels[name][int(value)] if name in self.levels and not isinstance(value, str) else value
 
 
 def _quiet() -> warnings.catch_warnings[None]:

@@ -13,6 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from mlflow_cf.model import Label
 from mlflow_cf_flavors.answers import Answers, ClearScore, Floats, LargestScore, OwnAnswers, Rows, margins
+from mlflow_cf_flavors.catboost.export import threshold_of
 
 Both = Callable[[Any], tuple[Answers, Floats]]
 
@@ -23,6 +24,7 @@ _LARGEST: Final = frozenset(
 # theirs takes the largest share or margin too, but they do not all agree on equal ones
 _CLEAR: Final = frozenset(
     {
+        "CatBoostClassifier",
         "GaussianNB",
         "GradientBoostingClassifier",
         "HistGradientBoostingClassifier",
@@ -103,7 +105,9 @@ def both_of(decide: OwnAnswers, scores: Scores, estimator: object, classes: tupl
     Classes that are derived from those known here may decide otherwise.
     """
     kind, library = type(estimator).__name__, type(estimator).__module__.split(".")[0]
-    if library not in ("sklearn", "lightgbm", "xgboost"):
+    if library not in ("sklearn", "lightgbm", "xgboost", "catboost"):
+        return None
+    if library == "catboost" and threshold_of(estimator) is not None:
         return None
     if kind in _LARGEST:
         return LargestScore(scores, classes).both

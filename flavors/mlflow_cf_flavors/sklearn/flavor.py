@@ -25,6 +25,7 @@ from mlflow_cf_flavors.answers import (
     check_output,
     plain_labels,
 )
+from mlflow_cf_flavors.catboost.flavor import open as open_catboost
 from mlflow_cf_flavors.sklearn.calls import Both, Named, OneByOne, OneThread, Scores, Transformed, both_of, whole
 from mlflow_cf_flavors.sklearn.structure import compile_model
 
@@ -88,6 +89,8 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     `output` is ``label`` (leave the scores unused), ``score`` or ``value`` where the default is not wanted; `rows` are
     some rows it must be able to answer. Raises InputError for estimators that answer no label or number per row.
     """
+    if _module(model).startswith("catboost"):  # it has no `feature_names_in_`, and names of its own
+        return replace(open_catboost(model, output=output, rows=rows), flavor=MLFLOW_FLAVOR)
     regression = _check_kind(model, output)
     opened = _open_regressor(model, rows) if regression else _open_classifier(model, output, rows)
     check_columns(opened.columns, rows)
@@ -226,7 +229,7 @@ def _types_to_trust(model: Estimator, own: Collection[str]) -> list[str]:
 
 
 _PACKAGES: Final = ("scikit-learn", "skops", "numpy", "scipy", "pandas")
-_OPTIONAL_PACKAGES: Final = ("xgboost", "lightgbm")
+_OPTIONAL_PACKAGES: Final = ("xgboost", "lightgbm", "catboost")
 _CLOUDPICKLE: Final = (
     "log it yourself with mlflow.sklearn.log_model(model, name='model', serialization_format='cloudpickle') "
     "and pass the model_uri of what it returns"

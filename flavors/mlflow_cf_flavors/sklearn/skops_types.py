@@ -88,6 +88,10 @@ TRUSTED_TYPES: Final = MappingProxyType(
             "lightgbm.sklearn.LGBMClassifier",
             "lightgbm.sklearn.LGBMRegressor",
         ),
+        "catboost": (
+            "catboost.core.CatBoostClassifier",
+            "catboost.core.CatBoostRegressor",
+        ),
     }
 )
 

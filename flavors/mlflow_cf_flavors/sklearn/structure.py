@@ -17,6 +17,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Link, NotOpenedError, Structure
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.boosting import lightgbm_trees, without
+from mlflow_cf_flavors.catboost.structure import catboost_trees
 from mlflow_cf_flavors.sklearn.columns import through, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
 from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns, unmixed
@@ -40,16 +41,23 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
     """
     model = _found(model)
     names = [str(name) for name in getattr(model, "feature_names_in_", space.names)]
-    return _sums(model, _Input(raw_columns(space, names), names, rows)).compile(space)
+    return _sums(model, _Input(raw_columns(space, names), names, rows, space)).compile(space)
 
 
 @dataclass(frozen=True, eq=False)
 class _Input:
-    """The inputs of an estimator: its columns, their names, and some rows of the table they are computed from."""
+    """The inputs of an estimator.
+
+    Attributes:
+        sources: its columns; names: of these.
+        rows: some rows of the table they are computed from; space: its raw features.
+        sparse: whether zeros of the columns are not stored.
+    """
 
     sources: Sequence[Source]
     names: Sequence[str]
     rows: pd.DataFrame
+    space: FeatureSpace
     sparse: bool = False
 
     def read(self, estimator: Estimator, places: Sequence[int] | None = None) -> Sums:
@@ -80,7 +88,7 @@ def _pipeline(model: Estimator, table: _Input) -> Sums:
     sources, names = through([step for _, step in model.steps[:-1]], table.sources, table.names)
     last = _found(model.steps[-1][1])
     sparse = type(last).__module__.startswith("xgboost") and issparse(model[:-1].transform(table.rows[:1]))
-    return _sums(last, _Input(sources, names, table.rows, sparse))
+    return _sums(last, _Input(sources, names, table.rows, table.space, sparse))
 
 
 def _frozen(estimator: Estimator, table: _Input) -> Sums:
@@ -106,6 +114,10 @@ def _xgboost(estimator: Estimator, table: _Input) -> TreeModel:
         columns = [without(column, 0.0, 0.0) for column in columns]
     rounds = estimator.best_iteration + 1 if hasattr(estimator, "best_iteration") else 0
     return TreeModel(columns, xgboost_forest(estimator.get_booster(), rounds))
+
+
+def _catboost(estimator: Estimator, table: _Input) -> TreeModel:
+    return catboost_trees(estimator, table.sources, table.space)
 
 
 def _categories_first(estimator: Estimator, table: _Input) -> list[Source]:
@@ -153,6 +165,7 @@ def _network(estimator: Estimator, table: _Input) -> DenseModel:
 
 
 _READERS: dict[str, Callable[[Estimator, _Input], Sums]] = {
+    "catboost": _catboost,
     "lightgbm": _lightgbm,
     "xgboost": _xgboost,
     "Pipeline": _pipeline,
