@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mlflow_cf.cards.colours import COLOURS
 from mlflow_cf.evaluation.findings import Findings, median, most_changed
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import STATUSES
@@ -29,7 +30,7 @@ from mlflow_cf.evaluation.pictures.slide import (
     finished,
     literal,
 )
-from mlflow_cf.plots import COLOURS, ink
+from mlflow_cf.plots import ink
 from mlflow_cf.words.sentences import counted
 
 BINS: Final = 40

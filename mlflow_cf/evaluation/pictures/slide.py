@@ -19,8 +19,8 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, MaxNLocator, PercentFormatter
 
+from mlflow_cf.cards.colours import COLOURS
 from mlflow_cf.features import Floats
-from mlflow_cf.plots import COLOURS
 
 SIZE: Final = (12.8, 7.2)  # inches: 16:9
 DPI: Final = 120
