@@ -227,7 +227,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], str]] = {
         TREE,
         {},
         {"constraints": {"relative": {name: {"up": 1, "down": 1} for name in NUMBERS}}, "why_not": "full"},
-        "wechseln lassen; ausgeschlossen durch",
+        "wechselt; ausgeschlossen durch",
     ),
     "too many must": (
         TREE,
