@@ -21,6 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 import mlflow_cf_flavors
 from mlflow_cf.evaluation.measure.aggregates import fixed_rows
+from mlflow_cf.request.ladder import _served
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.phrases import MARKS
 from mlflow_cf.words.reason_phrases import REASON_PHRASES
@@ -227,7 +228,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], dict[str, Any], str]] = {
         TREE,
         {},
         {"constraints": {"relative": {name: {"up": 1, "down": 1} for name in NUMBERS}}, "why_not": "full"},
-        "wechseln lassen; ausgeschlossen durch",
+        "wechselt; ausgeschlossen durch",
     ),
     "too many must": (
         TREE,
@@ -328,6 +329,15 @@ def test_what_an_explainer_s_own_restrictions_leave_is_known_in_any_language() -
     ]
     lines = pd.DataFrame({"status": "infeasible", "reason": [str(one) for one in told]})
     assert fixed_rows(lines).tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize("language", MARKS)
+def test_a_ladder_goes_on_above_what_only_the_explainer_rules_out(language: Any) -> None:
+    left, wanted = (in_language(one, language) for one in (NOTHING_LEFT, say("nothing_wanted")))
+    higher = mlflow_cf.Target(label=1, min_probability=0.9)
+    for reason, searched in ((left, True), (wanted, False), (joined(left, wanted), True)):
+        below = mlflow_cf.Explanation("infeasible", reason, 0, 0.1)
+        assert (_served([below], higher, lambda *_: False) is None) == searched
 
 
 def test_levers_reasons_and_notices_have_the_policy_s_language() -> None:

@@ -90,7 +90,7 @@ class ExtraModels:
     def describe(self) -> dict[str, str]:
         """Return the note on the structure of each, by its path."""
         every = [*self.versions.values(), *([self.plausibility.requirement] if self.plausibility else [])]
-        return {one.origin.path: one.opened.note for one in every}
+        return {one.origin.path: str(one.opened.note) for one in every}
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,7 +306,7 @@ def described(context: RequestContext) -> dict[str, Any]:
         "score": model.score_kind,
         "largest_score_decides": judge.argmax_decides,
         "opened": opened.structure is not None,
-        "structure": opened.note,
+        "structure": str(opened.note),
         "parity": opened.parity(model.tolerance),
         "requirements": context.extra_models.describe(),
         "causal": [function.describe(space) for function in context.bound_policy.functions],

@@ -60,7 +60,8 @@ class CodedRows:
         space = known.covering(frame) if misfits else known
         if space is not known:
             codes, misfits = space.encode_rows(frame)
-        return cls(frame, space, codes, {row: _fault(misfit) for row, misfit in misfits.items()})
+        faults = {row: _fault(misfit) for row, misfit in misfits.items()} if misfits else {}
+        return cls(frame, space, codes, faults)
 
 
 # What a value would have to be, as phrases.

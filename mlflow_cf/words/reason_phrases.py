@@ -267,14 +267,14 @@ _ADVICE: Final[Phrases] = {
     },
     "let_go": {
         "en": "let {feature} go from {old!f} to {value!f}",
-        "de": "{feature} von {old!f} auf {value!f} wechseln lassen",
+        "de": "erlauben, dass {feature} von {old!f} auf {value!f} wechselt",
     },
-    "let_change": {"en": "let {feature} change", "de": "{feature} sich ändern lassen"},
-    "let_rise": {"en": "let {feature} rise", "de": "{feature} steigen lassen"},
-    "let_fall": {"en": "let {feature} fall", "de": "{feature} sinken lassen"},
-    "let_change_further": {"en": "let {feature} change further", "de": "{feature} sich weiter ändern lassen"},
-    "let_rise_further": {"en": "let {feature} rise further", "de": "{feature} weiter steigen lassen"},
-    "let_fall_further": {"en": "let {feature} fall further", "de": "{feature} weiter sinken lassen"},
+    "let_change": {"en": "let {feature} change", "de": "erlauben, dass {feature} sich ändert"},
+    "let_rise": {"en": "let {feature} rise", "de": "erlauben, dass {feature} steigt"},
+    "let_fall": {"en": "let {feature} fall", "de": "erlauben, dass {feature} sinkt"},
+    "let_change_further": {"en": "let {feature} change further", "de": "erlauben, dass {feature} sich weiter ändert"},
+    "let_rise_further": {"en": "let {feature} rise further", "de": "erlauben, dass {feature} weiter steigt"},
+    "let_fall_further": {"en": "let {feature} fall further", "de": "erlauben, dass {feature} weiter sinkt"},
 }
 _REGIONS: Final[Phrases] = {
     "no_region": {"en": "no region: {fact}", "de": "kein Bereich: {fact}"},
