@@ -77,7 +77,8 @@ class Speaker:
 
     def name(self, feature: str) -> str:
         """Return what a feature is called: its label, or else its name."""
-        return _one_line(self._known(feature).label) or feature.replace("_", " ")
+        label = self._known(feature).label
+        return (label and _one_line(label)) or feature.replace("_", " ")
 
     def value(self, value: Level | None, feature: str = "") -> str:
         """Return a value of a feature, with its unit: 41,000 EUR, 0.5, yes, rent, or "missing"."""
