@@ -24,7 +24,7 @@ SOURCES: Final = (
     "engine/moves/bounds.py",
     "engine/moves/parting.py",
     *(f"engine/sets/{name}.py" for name in ("boxes", "branches", "kernels", "state")),
-    *(f"evaluation/summary/{name}.py" for name in ("bits", "marking")),
+    *(f"evaluation/summary/{name}.py" for name in ("bits", "marking", "rectified")),
     "explainers/geco/neighbours.py",
     "plans/kernels.py",
     "problem/single_features.py",

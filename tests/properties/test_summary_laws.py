@@ -21,6 +21,10 @@ from mlflow_cf.evaluation.summary import asking
 from mlflow_cf.evaluation.summary.bits import counts, flags_of, packed, weights_of
 from mlflow_cf.evaluation.summary.clock import Clock
 from mlflow_cf.evaluation.summary.cover import _Search, best_cover, covered_by, greedy_cover
+from mlflow_cf.evaluation.summary.family import WholeFamily, every_move
+from mlflow_cf.evaluation.summary.lawful import LawfulMoves
+from mlflow_cf.evaluation.summary.refused import RefusedRows
+from mlflow_cf.evaluation.summary.table import asked, by_scores, by_structure, decided_by_one
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.structures import score_rows
 
@@ -118,6 +122,28 @@ def test_a_summary_is_the_best_choice_of_all(
     for item, change in zip(found.items, aims_of(found), strict=True):  # and each row that is counted is turned
         assert (turned[change] & left).bit_count() == item.turned
         left &= ~turned[change]
+
+
+@given(st.sampled_from(["trees", "linear", "network", "network"]), seeds, constraint_dicts, some_rows)
+def test_a_table_has_what_the_model_says_of_every_candidate(
+    kind: str, seed: int, constraints: dict[str, Any], rows: list[dict[str, Any]]
+) -> None:
+    """Moves and pairs are told from inside of the model; then each by itself is told by the model."""
+    frame = background(seed)
+    wrapped, raw = explained(model_of(kind, seed, frame), frame, constraints), table(rows, frame)
+    refused = RefusedRows.of(wrapped, raw, None)
+    structure = decided_by_one(refused)
+    if structure is None or not len(refused):
+        assert kind == "network" or not len(refused)  # its units are not rectified
+        return
+    lawful = LawfulMoves(refused.bound_policy, refused.space, refused.X, ())
+    family = WholeFamily.of(replace(lawful, moves=every_move(lawful)), structure, 10**6)
+    found = by_structure(refused, family, structure, Clock())
+    expected = by_scores(refused, family, np.arange(len(refused)), asked(refused), Clock())
+    assert (found.unscored == refused.unseen).all()
+    read = packed(~refused.unseen)
+    assert (found.bits & read == expected.bits & read).all()
+    assert not expected.unscored.any()
 
 
 @dear(4)

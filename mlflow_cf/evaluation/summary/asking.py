@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, StrictFloat, StrictInt
 
 from mlflow_cf.evaluation.summary.changes import common_changes
 from mlflow_cf.evaluation.summary.clock import Clock
+from mlflow_cf.evaluation.summary.effects import units_of
 from mlflow_cf.evaluation.summary.family import ListedFamily, WholeFamily, every_move
 from mlflow_cf.evaluation.summary.lawful import LawfulMoves
 from mlflow_cf.evaluation.summary.refused import RefusedRows
@@ -26,6 +27,7 @@ MOST_CHANGES: Final = 200  # common changes of answers that are tried
 FEWEST_CHANGES: Final = 20  # so many are tried however many rows there are
 MOST_EVALUATIONS: Final = 2_000_000  # rows that a model which is not opened is asked about
 MOST_BITS: Final = 2**31  # rows times changes of a table: 256 MB
+MOST_UNITS: Final = 2**36  # rows times changes times rectified units of a network: half a minute
 MOST_SCORED: Final = 2**23  # the same, where an opened model scores each by itself: some ten seconds
 
 
@@ -69,8 +71,9 @@ class Asking:
         """Return the table of a family of changes; None: all changes where that can be done, else those of answers."""
         structure = None if family == "answers" else decided_by_one(self.rows)
         if structure is not None:
-            whole = self._whole(MOST_BITS // len(self.rows))
-            return self._with_unseen(by_structure(self.rows, whole, structure, self.clock))
+            width = units_of(structure, self.rows.bound_policy.background)
+            whole = self._whole(min(MOST_BITS, MOST_UNITS // width) // len(self.rows))
+            return self._with_others(by_structure(self.rows, whole, structure, self.clock))
         opened = self.rows.requirements.structure is not None
         if family == "all" or (family is None and (opened or not self.given)):
             most = (MOST_SCORED if opened else self.most_evaluations) // len(self.rows)
@@ -107,14 +110,13 @@ class Asking:
         rows, known = self.rows, ~self.rows.unseen
         if rows.requirements.structure is None:
             return by_scores(rows, family, np.arange(len(rows)), asked(rows), self.clock)
-        return self._with_unseen(by_scores(rows, family, np.flatnonzero(known), scored(rows), self.clock))
+        return self._with_others(by_scores(rows, family, np.flatnonzero(known), scored(rows), self.clock))
 
-    def _with_unseen(self, table: Table) -> Table:
-        """Return a table with the rows that no structure can read, as far as the model may be asked about them."""
-        unseen = np.flatnonzero(self.rows.unseen)
-        unseen = unseen[: self.most_evaluations // max(table.family.size, 1)]
-        if not len(unseen):
+    def _with_others(self, table: Table) -> Table:
+        """Return a table with rows that no structure can read, as far as the model may be asked about them."""
+        others = np.flatnonzero(table.unscored)[: self.most_evaluations // max(table.family.size, 1)]
+        if not len(others) or self.clock.late:
             return table
-        more = by_scores(self.rows, table.family, unseen, asked(self.rows), self.clock)
-        table.bits.__ior__(more.bits)
+        more = by_scores(self.rows, table.family, others, asked(self.rows), self.clock)
+        np.bitwise_or(table.bits, more.bits, out=table.bits)
         return replace(table, unscored=table.unscored & more.unscored)

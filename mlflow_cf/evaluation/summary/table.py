@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES, SWEPT
 from mlflow_cf.evaluation.summary import refused
-from mlflow_cf.evaluation.summary.bits import WORD, Words, flags_of, words
+from mlflow_cf.evaluation.summary.bits import WORD, Words, words
 from mlflow_cf.evaluation.summary.clock import Clock
+from mlflow_cf.evaluation.summary.effects import RowEffects, tells_pairs
 from mlflow_cf.evaluation.summary.family import Family, WholeFamily
-from mlflow_cf.evaluation.summary.marking import Effects, Layout, Marks, mark_row
+from mlflow_cf.evaluation.summary.marking import Marks, mark_row
 from mlflow_cf.evaluation.summary.refused import RefusedRows
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Codes
-from mlflow_cf.structures.capabilities import SupportsHidden, SupportsPairs
-from mlflow_cf.structures.structure import Encoded, Structure
+from mlflow_cf.structures.structure import Structure
 
 MOST_DOUBTS: Final = 500_000  # rows of changes so near to the threshold that the model is asked, a few seconds
-MOST_PAIRED: Final = 2**24  # numbers in the joint effects of one row
 Rate = Callable[[Floats, Codes], tuple[Bools, Bools]]
-Joint = tuple[NDArray[Any], Codes, Codes, Codes, Floats]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,19 +41,10 @@ class Table:
     unscored: Bools
 
 
-def is_additive(structure: Structure, rows: RefusedRows) -> bool:
-    """Return whether single changes of a row add up in the raw scores of a structure, as those of linear models do."""
-    if not isinstance(structure, SupportsHidden):
-        return False
-    values = [structure.encode(column, own[:1]) for column, own in enumerate(rows.bound_policy.background.T)]
-    layer = structure.hidden(values, np.ones(structure.outputs))
-    return layer is not None and not layer.rectified
-
-
 def decided_by_one(rows: RefusedRows) -> Structure | None:
     """Return the opened model whose changes can be tabulated fast: one number decides, and pairs are known."""
     structure = rows.requirements.structure
-    if structure is None or not (isinstance(structure, SupportsPairs) or is_additive(structure, rows)):
+    if structure is None or not tells_pairs(structure, rows.bound_policy.background):
         return None
     return structure if all(_decision(rows, label) is not None for label, _ in rows.labels()) else None
 
@@ -75,7 +62,7 @@ def by_structure(rows: RefusedRows, family: WholeFamily, structure: Structure, c
     """
     bits = np.zeros((family.size, words(len(rows))), dtype=np.uint64)
     unscored = rows.unseen.copy()
-    effects = _RowEffects.of(rows, family, structure, np.flatnonzero(~unscored))
+    effects = RowEffects.of(rows, family, structure)
     decided = _decisions(rows)
     marks = Marks(np.zeros(family.size, dtype=np.uint64), np.empty((MOST_DOUBTS, 2), dtype=np.int64))
     known = 0
@@ -145,87 +132,6 @@ def changed_rows(rows: RefusedRows, family: Family, changes: Codes, at: Codes) -
         moved = np.where(direction[some] == 0, own != code[some], ranked) & (some >= 0)
         Z[place[moved], column[some[moved]]] = code[some[moved]]
     return Z
-
-
-@dataclass(frozen=True, eq=False)
-class _RowEffects:
-    """What the moves of single rows do to the raw scores.
-
-    Attributes:
-        structure: the opened model; layout: of the changes.
-        values: per column of the table, the encoded values that its moves go to; None: it never moves.
-        rows: per column, the encoded values (n, ...) of all rows; those of unscored ones mean nothing.
-        moved: (n, s) which rows each move changes.
-        columns: (2, p) the columns of every pair.
-    """
-
-    structure: Structure
-    layout: Layout
-    values: list[Encoded | None]
-    rows: list[Encoded]
-    moved: Bools
-    columns: Codes
-
-    @classmethod
-    def of(cls, rows: RefusedRows, family: WholeFamily, structure: Structure, known: Codes) -> _RowEffects:
-        """Encode the `known` rows, and all values that the moves of a family go to."""
-        values: list[Encoded | None] = [None] * len(rows.space)
-        whose = [np.empty(0, dtype=np.intp)]
-        for at, column in enumerate(family.columns):
-            moves = family.moves[family.start[at] : family.start[at + 1]]
-            encoded = structure.encode(column, np.array([move.code for move in moves]))
-            values[column], place = np.unique(encoded, axis=0, return_inverse=True)
-            whose.append(place.ravel())
-        pairs = np.array(family.pairs, dtype=np.intp).reshape(-1, 2).T
-        layout = Layout(family.start, pairs[0].copy(), pairs[1].copy(), family.place, np.concatenate(whose))
-        X = rows.X.copy()
-        X[np.setdiff1d(np.arange(len(rows)), known)] = rows.bound_policy.background[0]  # whose levels can be read
-        moved = np.ascontiguousarray(flags_of(family.lawful.moved, len(rows)).T)
-        encoded_rows = [structure.encode(column, own) for column, own in enumerate(X.T)]
-        columns = np.array(family.columns, dtype=np.intp)[pairs]
-        return cls(structure, layout, values, encoded_rows, moved, columns)
-
-    def of_rows(self, at: Codes, decided: Sequence[DecisionScore]) -> list[Effects | None]:
-        """Return the effects of all moves on the number that decides, for rows `at` (m,); None: too many to hold."""
-        if not len(at) or not self.moved.shape[1]:
-            return []
-        own = [encoded[at] for encoded in self.rows]
-        swept = [sums for sums in self.structure.sweep(own, self.values) if sums is not None]
-        sums, starts = self.structure.sums(own), self.layout.start
-        found: list[Effects | None] = []
-        for place, (row, decision) in enumerate(zip(at.tolist(), decided, strict=True)):
-            score = np.empty(len(self.layout.value))
-            for column, some in enumerate(swept):
-                mine = slice(starts[column], starts[column + 1])
-                score[mine] = (some[place] @ decision.weights)[self.layout.value[mine]]
-            pairs = self._pairs([encoded[place : place + 1] for encoded in own], decision.weights)
-            base = float(sums[place] @ decision.weights)
-            found.append(None if pairs is None else Effects(self.moved[row], score, base, *pairs))
-        return found
-
-    def _pairs(self, row: list[Encoded], weights: Floats) -> Joint | None:
-        """Return classes, sides, counts, table and joint effects of all pairs of a `row` (1, ...)."""
-        if not isinstance(self.structure, SupportsPairs):
-            return self._none
-        found = self.structure.pairs(row).tables(self._tried, self.columns[0], self.columns[1], MOST_PAIRED)
-        if found is None:
-            return None
-        tables = found.tables
-        return tables.classes, tables.side, tables.counts, tables.place, tables.added @ weights
-
-    @cached_property
-    def _tried(self) -> list[Encoded]:
-        """The values of all columns, none of those that never move."""
-        none = np.empty(0)
-        return [self.structure.encode(at, none) if some is None else some for at, some in enumerate(self.values)]
-
-    @cached_property
-    def _none(self) -> Joint:
-        """No joint effects: one class of all values, and zeros."""
-        pairs = self.columns.shape[1]
-        sizes = np.array([len(self._tried[column]) for column in self.columns.T.ravel().tolist()], dtype=np.intp)
-        side, ones = np.append(0, sizes.cumsum())[:-1], np.ones(2 * pairs, dtype=np.intp)
-        return np.zeros(int(sizes.sum()), dtype=np.int32), side, ones, np.arange(pairs + 1), np.zeros(pairs)
 
 
 def by_scores(rows: RefusedRows, family: Family, at: Codes, rate: Rate, clock: Clock) -> Table:
