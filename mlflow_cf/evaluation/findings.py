@@ -174,7 +174,7 @@ def metric_name(metric: str) -> str:
 def metric_value(metric: str, value: float) -> str:
     """Return a mean as people write it."""
     if metric == "seconds_p50":
-        return f"{number(value * 1000)} ms" if value < 1 else f"{number(value)} s"
+        return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s"
     return percent(value) if metric in SHARES and 0 <= value <= 1 else number(value)
 
 

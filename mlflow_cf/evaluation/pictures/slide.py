@@ -96,7 +96,7 @@ def tidy(axes: Axes, *, shares: bool = False) -> None:
     axes.tick_params(axis="x", labelsize=SMALL)
     axes.grid(axis="x", color=LIGHT, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.xaxis.set_major_locator(FixedLocator([0, 0.25, 0.5, 0.75, 1]) if shares else MaxNLocator(5))
+    axes.xaxis.set_major_locator(FixedLocator([0, 0.5, 1]) if shares else MaxNLocator(5))
     if shares:
         axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=" %"))
 

@@ -11,6 +11,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mlflow_cf.evaluation.compare.comparison import OVERVIEW, Comparison
 from mlflow_cf.evaluation.findings import heaviest, metric_name, metric_value, most_changed, moved, survived
@@ -154,6 +155,9 @@ def _metric(axes: Axes, values: pd.Series[float], name: str, versions: Sequence[
     axes.set_xticks(ticks, [literal(_folded(short(versions[at]), 4)) for at in ticks])
     if single:
         axes.set_yticks([])
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(3))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: literal(metric_value(name, value))))
     axes.tick_params(labelsize=SMALL)
     axes.margins(x=0.2, y=0.4)
 
