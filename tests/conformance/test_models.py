@@ -1,5 +1,7 @@
 """Our kinds of models pass the tests that `mlflow_cf.testing` has for everybody's."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
@@ -70,6 +72,24 @@ def of_catboost(goal, rows, values):
 
 class TestCatBoost(ModelSuite):
     kind = Kind(of_catboost, plain=True, opened=True, gaps=False)
+
+
+def of_explainable_boosting(goal, rows, values):
+    """Fit an additive model with terms of one feature and, but for three labels, of two."""
+    glassbox = pytest.importorskip("interpret.glassbox")
+    options = {"outer_bags": 2, "max_rounds": 60, "n_jobs": 1, "max_bins": 16, "random_state": 0}
+    kind = glassbox.ExplainableBoostingClassifier if goal.n_labels else glassbox.ExplainableBoostingRegressor
+    model = kind(interactions=0 if goal.n_labels == 3 else 3, **options)
+    labels = words(goal)
+    wanted = np.array(labels)[np.digitize(values, CUTS[goal.n_labels])] if labels else values
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Missing values detected", UserWarning)
+        model.fit(rows, wanted)
+    return Fitted(model, model.predict, labels, model.predict_proba if labels else None)
+
+
+class TestExplainableBoosting(ModelSuite):
+    kind = Kind(of_explainable_boosting, plain=True, opened=True)
 
 
 class TestPyfunc(ModelSuite):

@@ -25,6 +25,7 @@ _LARGEST: Final = frozenset(
 _CLEAR: Final = frozenset(
     {
         "CatBoostClassifier",
+        "ExplainableBoostingClassifier",
         "GaussianNB",
         "GradientBoostingClassifier",
         "HistGradientBoostingClassifier",
@@ -105,7 +106,7 @@ def both_of(decide: OwnAnswers, scores: Scores, estimator: object, classes: tupl
     Classes that are derived from those known here may decide otherwise.
     """
     kind, library = type(estimator).__name__, type(estimator).__module__.split(".")[0]
-    if library not in ("sklearn", "lightgbm", "xgboost", "catboost"):
+    if library not in ("sklearn", "lightgbm", "xgboost", "catboost", "interpret"):
         return None
     if library == "catboost" and threshold_of(estimator) is not None:
         return None

@@ -52,7 +52,7 @@ def requirements(model: object) -> list[str]:
     estimator: Estimator = model
     parts = [model, *estimator.get_params(deep=True).values()]  # with the settings of all estimators inside it
     roots = {_module(part).split(".")[0] for part in parts}
-    needed = [*_PACKAGES, *(package for package in _OPTIONAL_PACKAGES if package in roots)]
+    needed = [*_PACKAGES, *(brought for package, brought in _OPTIONAL_PACKAGES.items() if package in roots)]
     return [f"{package}=={version(package)}" for package in needed]
 
 
@@ -229,7 +229,11 @@ def _types_to_trust(model: Estimator, own: Collection[str]) -> list[str]:
 
 
 _PACKAGES: Final = ("scikit-learn", "skops", "numpy", "scipy", "pandas")
-_OPTIONAL_PACKAGES: Final = ("xgboost", "lightgbm", "catboost")
+# the package of a model -> the distribution that brings it
+_OPTIONAL_PACKAGES: Final = {
+    **{name: name for name in ("xgboost", "lightgbm", "catboost")},
+    "interpret": "interpret-core",
+}
 _CLOUDPICKLE: Final = (
     "log it yourself with mlflow.sklearn.log_model(model, name='model', serialization_format='cloudpickle') "
     "and pass the model_uri of what it returns"

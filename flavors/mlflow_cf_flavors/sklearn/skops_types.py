@@ -92,6 +92,10 @@ TRUSTED_TYPES: Final = MappingProxyType(
             "catboost.core.CatBoostClassifier",
             "catboost.core.CatBoostRegressor",
         ),
+        "interpret": (
+            "interpret.glassbox._ebm._ebm.ExplainableBoostingClassifier",
+            "interpret.glassbox._ebm._ebm.ExplainableBoostingRegressor",
+        ),
     }
 )
 

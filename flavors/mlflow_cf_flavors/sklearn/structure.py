@@ -18,6 +18,7 @@ from mlflow_cf.structures import Link, NotOpenedError, Structure
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.boosting import lightgbm_trees, without
 from mlflow_cf_flavors.catboost.structure import catboost_trees
+from mlflow_cf_flavors.sklearn.additive import additive_trees
 from mlflow_cf_flavors.sklearn.columns import through, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
 from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns, unmixed
@@ -120,6 +121,10 @@ def _catboost(estimator: Estimator, table: _Input) -> TreeModel:
     return catboost_trees(estimator, table.sources, table.space)
 
 
+def _additive(estimator: Estimator, table: _Input) -> TreeModel:
+    return additive_trees(estimator, table.sources)
+
+
 def _categories_first(estimator: Estimator, table: _Input) -> list[Source]:
     """Return the columns in the order of the trees of HistGradientBoosting, which encodes its categories itself."""
     mask, sources = estimator.is_categorical_, table.sources
@@ -166,6 +171,7 @@ def _network(estimator: Estimator, table: _Input) -> DenseModel:
 
 _READERS: dict[str, Callable[[Estimator, _Input], Sums]] = {
     "catboost": _catboost,
+    "interpret": _additive,
     "lightgbm": _lightgbm,
     "xgboost": _xgboost,
     "Pipeline": _pipeline,
