@@ -188,6 +188,17 @@ def test_params_and_notes_of_a_users_run_stay(loans):
     assert "mlflow.note.content" not in mlflow.get_run(run.info.run_id).data.tags
 
 
+def test_an_evaluation_stands_whatever_its_pictures_do(loans, monkeypatch, caplog):
+    def broken(*_):
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr("mlflow.log_figure", broken)
+    found = mlflow_cf.evaluate(loans.explained, loans.rows.head(8))
+    assert mlflow.get_run(found.run_id).info.status == "FINISHED"
+    assert len(found.table) == 8
+    assert "pictures of an evaluation could not be logged (RuntimeError: no ink)" in caplog.text
+
+
 def test_words_for_people(evaluation):
     assert "winner geco" in repr(evaluation)
     page = evaluation._repr_html_()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from mlflow.entities import LoggedModelInput
 
 from mlflow_cf.evaluation.measure import lines
 
+_logger = logging.getLogger(__name__)
 AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
 SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
 NOTE: Final = "mlflow.note.content"
@@ -53,14 +55,16 @@ class Logbook:
 
     def note_params(self, begin: str, params: Mapping[str, str]) -> None:
         """Log params whose names begin so; those that the run has stay as they are, for MLflow lets none be changed."""
-        known = mlflow.get_run(self.run_id).data.params
-        new = {f"{begin}.{name}": value for name, value in params.items()}
-        mlflow.log_params({name: value for name, value in new.items() if name not in known}, run_id=self.run_id)
+        with _harmless("params"):
+            known = mlflow.get_run(self.run_id).data.params
+            new = {f"{begin}.{name}": value for name, value in params.items()}
+            mlflow.log_params({name: value for name, value in new.items() if name not in known}, run_id=self.run_id)
 
     def note_words(self, markdown: str) -> None:
         """Write the note that the page of a run of ours shows first; a note that somebody has written stays."""
-        if self.own and NOTE not in mlflow.get_run(self.run_id).data.tags:
-            mlflow.set_tag(NOTE, markdown)
+        with _harmless("a note"):
+            if self.own and NOTE not in mlflow.get_run(self.run_id).data.tags:
+                mlflow.set_tag(NOTE, markdown)
 
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
         """Log metrics to the run, and to the LoggedModel with the data set."""
@@ -79,8 +83,9 @@ class Logbook:
 
     def note_pictures(self, pictures: Iterable[tuple[str, Figure]]) -> None:
         """Log pictures by their names."""
-        for name, figure in pictures:
-            mlflow.log_figure(figure, f"{self.folder}/{name}.png")
+        with _harmless("pictures"):
+            for name, figure in pictures:
+                mlflow.log_figure(figure, f"{self.folder}/{name}.png")
 
 
 def dataset_of(rows: pd.DataFrame, name: str) -> Any:
@@ -112,6 +117,15 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="(?s).*integer column", category=UserWarning)
         yield
+
+
+@contextmanager
+def _harmless(what: str) -> Iterator[None]:
+    """Warn where something fails that says in other words what was measured: that is not lost for it."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  a raw error of a database, too
+        _logger.warning("%s of an evaluation could not be logged (%s: %s)", what, type(error).__name__, error)
 
 
 @contextmanager
