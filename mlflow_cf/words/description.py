@@ -27,7 +27,7 @@ def description(facts: Facts) -> str:
         "structure": [facts["structure"]],
         "parity": [] if facts["parity"] is None else [_parity(facts["parity"])],
         "target": [_listed(policy["target"])],
-        "constraints": list(_constraints(policy["constraints"])) or ([] if facts["causal"] else ["none"]),
+        "constraints": list(constraints_told(policy["constraints"])) or ([] if facts["causal"] else ["none"]),
         "causal": [_causal(fact) for fact in facts["causal"]],
         "values": [policy["values"]],
         "distance": [_listed(policy["distance"])],
@@ -87,7 +87,8 @@ def _causal(fact: Facts) -> str:
     return f"{fact['child']} follows {' and '.join(fact['parents'])} ({fit})"
 
 
-def _constraints(constraints: Facts) -> Iterator[str]:
+def constraints_told(constraints: Facts) -> Iterator[str]:
+    """Yield the constraints of a policy, one or a few lines for each key."""
     for key, value in constraints.items():
         if key == "rules":
             yield "rules:"
