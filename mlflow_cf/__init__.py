@@ -29,19 +29,11 @@ from mlflow_cf.policy import Distance, Limits, Privacy, Target
 from mlflow_cf.policy.reasons import Wording
 from mlflow_cf.reasons.notice import Letter, Notice
 from mlflow_cf.version import VERSION
+from mlflow_cf.words.changes import Change, Step
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.factors import Factor, Reasons
 from mlflow_cf.words.levers import Levers
-from mlflow_cf.words.result import (
-    Change,
-    Counterfactual,
-    Explanation,
-    LeverSet,
-    Optimum,
-    Responsiveness,
-    Share,
-    Step,
-)
+from mlflow_cf.words.result import Counterfactual, Explanation, LeverSet, Optimum, Responsiveness, Share
 from mlflow_cf.words.verification import Verification, Verifications
 from mlflow_cf.wrapping import wrap
 

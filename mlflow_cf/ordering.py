@@ -9,7 +9,8 @@ from mlflow_cf.plans.plan import plan_steps
 from mlflow_cf.plans.walk import cheapest_plan
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
-from mlflow_cf.words.result import Counterfactual, Step
+from mlflow_cf.words.changes import Step
+from mlflow_cf.words.result import Counterfactual
 
 
 def order(

@@ -41,7 +41,7 @@ FLOORS = (
     ("structures",),
     ("constraints",),
     ("plaf",),
-    ("words",),
+    ("cards", "words"),
     ("features",),
     ("validation",),
     ("errors", "kernel", "stepwise", "unlogged", "version"),

@@ -14,7 +14,7 @@ from mlflow_cf.explainers import Candidates, PlannedStep
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem import Budget, Problem
-from mlflow_cf.words.result import Change, Step
+from mlflow_cf.words.changes import Change, Step
 from mlflow_cf.wrapping import assemble
 
 FRAME = pd.DataFrame({"a": range(10), "b": range(0, 100, 10), "c": list("xyzxyzxyzx")})

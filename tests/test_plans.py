@@ -21,7 +21,8 @@ from mlflow_cf.plans.bound_actions import derived
 from mlflow_cf.plans.walk import cheapest_order
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
-from mlflow_cf.words.result import Change, Counterfactual
+from mlflow_cf.words.changes import Change
+from mlflow_cf.words.result import Counterfactual
 
 # Figure 2 of the paper: a seller with a high school degree in Germany becomes a developer with a BSc in the US.
 JOBS = pd.DataFrame(

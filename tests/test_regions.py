@@ -16,7 +16,8 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.words.result import Counterfactual, RegionSide
+from mlflow_cf.words.changes import RegionSide
+from mlflow_cf.words.result import Counterfactual
 from mlflow_cf.words.sentences import Speaker
 
 DRAWN = 1_000

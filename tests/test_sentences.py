@@ -15,8 +15,8 @@ import mlflow_cf
 from mlflow_cf import InputError, Target
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.features.feature import Feature
+from mlflow_cf.words.changes import Change, RegionSide, Step
 from mlflow_cf.words.phrases import MARKS, PHRASES
-from mlflow_cf.words.result import Change, RegionSide, Step
 from mlflow_cf.words.sentences import Speaker
 
 WORDS = {

@@ -10,7 +10,8 @@ import pytest
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.words.result import Change, Counterfactual, Explanation, written
+from mlflow_cf.words.changes import Change, written
+from mlflow_cf.words.result import Counterfactual, Explanation
 from mlflow_cf.words.sentences import Speaker, spoken
 from mlflow_cf.wrapping import assemble
 

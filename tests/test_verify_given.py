@@ -13,7 +13,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.words.result import Change
+from mlflow_cf.words.changes import Change
 from mlflow_cf.wrapping import assemble
 
 DATA = pd.DataFrame(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mlflow_cf.features import FeatureSpace, Floats, Level
-from mlflow_cf.words.result import Step, changes_between
+from mlflow_cf.words.changes import Step, changes_between
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from mlflow_cf.model.judge import Label, Outcome
 from mlflow_cf.policy import Target
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.binding import admissible
-from mlflow_cf.words.result import Change
+from mlflow_cf.words.changes import Change
 from mlflow_cf.words.verification import ConstraintCheck, Verification, Verifications
 
 

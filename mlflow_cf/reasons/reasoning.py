@@ -20,8 +20,8 @@ from mlflow_cf.reasons.reference import MOST_EXACT, MOST_SAMPLED, Reference, nam
 from mlflow_cf.reasons.score import ExplainedScore, explained_score
 from mlflow_cf.structures.shapley import Attribution
 from mlflow_cf.structures.structure import Structure
+from mlflow_cf.words.changes import written
 from mlflow_cf.words.factors import Factor, Method, Reasons
-from mlflow_cf.words.result import written
 
 MOST_KEPT: Final = 4  # references of targets; of a forest with a million nodes, each has 40 MB of bits
 NOTHING: Final = 1e-9  # of the scores: a contribution up to it is rounding

@@ -27,7 +27,8 @@ from mlflow_cf.records.enumerate import every_candidate
 from mlflow_cf.records.make import Explains, model_digest, policy_digest, row_values
 from mlflow_cf.records.regions import corners, is_inside
 from mlflow_cf.records.result import BROKEN, OK, OPEN, Check, Checks
-from mlflow_cf.words.result import Explanation, changes_between
+from mlflow_cf.words.changes import changes_between
+from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.verification import Verification
 
 TIME_LIMIT_S: Final = 30.0

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from mlflow_cf.features import Feature, FeatureSpace, Level
 from mlflow_cf.records.document import RecordedSide
-from mlflow_cf.words.result import RegionSide, written
+from mlflow_cf.words.changes import RegionSide, written
 
 MOST: Final = 256  # corners
 

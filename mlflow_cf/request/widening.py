@@ -17,7 +17,8 @@ from mlflow_cf.problem import Budget
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.regions import Side, widen
 from mlflow_cf.request.request import Request
-from mlflow_cf.words.result import Counterfactual, Explanation, RegionSide
+from mlflow_cf.words.changes import RegionSide
+from mlflow_cf.words.result import Counterfactual, Explanation
 from mlflow_cf.words.sentences import Speaker
 
 NO_TIME: Final = "no region: the limits of the request left nothing for it"

@@ -67,4 +67,46 @@ PHRASES: Final[dict[str, dict[Language, str]]] = {
     "or_later": {"en": "{low} or later", "de": "{low} oder später"},
     "between": {"en": "from {low} to {high}", "de": "von {low} bis {high}"},
     "others": {"en": "{levels} or one of {count} more", "de": "{levels} oder einer von {count} weiteren"},
+    # what came of a row, on its card
+    "found": {"en": "a change exists", "de": "eine Änderung gibt es"},
+    "already": {"en": "as wanted already", "de": "schon wie gewünscht"},
+    "infeasible": {"en": "no change exists (proved)", "de": "es gibt keine Änderung (bewiesen)"},
+    "not_found": {"en": "no change found", "de": "keine Änderung gefunden"},
+    "budget": {"en": "the search was cut short", "de": "die Suche wurde abgebrochen"},
+    "busy": {"en": "not searched: too many requests", "de": "nicht gesucht: zu viele Anfragen"},
+    "skipped": {"en": "not asked for", "de": "nicht gefragt"},
+    "invalid": {"en": "cannot be explained", "de": "nicht erklärbar"},
+    "predicted": {"en": "prediction {label}", "de": "Vorhersage {label}"},
+    "likely_now": {
+        "en": "probability of what is wanted {probability}",
+        "de": "Wunsch-Wahrscheinlichkeit {probability}",
+    },
+    "likely_then": {"en": "probability {before} → {after}", "de": "Wahrscheinlichkeit {before} → {after}"},
+    "distance": {"en": "distance {distance}", "de": "Abstand {distance}"},
+    "rung": {"en": "rung {rung} of the ladder", "de": "Stufe {rung} der Leiter"},
+    # what is proved of an answer
+    "optimal": {"en": "proved nearest", "de": "bewiesen: die nächste"},
+    "bounded": {"en": "proved: nothing nearer than {bound}", "de": "bewiesen: nichts näher als {bound}"},
+    "none": {"en": "checked", "de": "geprüft"},
+    "cheapest": {"en": "proved cheapest plan", "de": "bewiesen: der billigste Plan"},
+    "no_cheaper": {
+        "en": "proved: no plan costs less than {bound}",
+        "de": "bewiesen: kein Plan kostet weniger als {bound}",
+    },
+    "least": {"en": "proved least {objective}", "de": "bewiesen: am kleinsten in {objective}"},
+    # other parts of a card
+    "reasons": {"en": "Why it was decided so", "de": "Warum so entschieden wurde"},
+    "alarm": {"en": "protected and of weight: {features}", "de": "geschützt und von Gewicht: {features}"},
+    "levers": {"en": "What can do it alone", "de": "Was allein genügt"},
+    "no_levers": {"en": "nothing by itself", "de": "nichts für sich allein"},
+    "not_alone": {"en": "{count} other sets cannot (proved)", "de": "{count} andere Mengen nicht (bewiesen)"},
+    "unknown_levers": {"en": "{count} sets are not known", "de": "{count} Mengen sind offen"},
+    "share": {
+        "en": "{share} of the lawful changes of {features} turn the decision",
+        "de": "{share} der erlaubten Änderungen von {features} ändern die Entscheidung",
+    },
+    "unresponsive": {
+        "en": "no lawful action turns the decision (proved)",
+        "de": "keine erlaubte Handlung ändert die Entscheidung (bewiesen)",
+    },
 }

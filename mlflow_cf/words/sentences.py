@@ -13,8 +13,8 @@ from functools import reduce
 from typing import Any, Final
 
 from mlflow_cf.features.feature import Feature, Level, days
+from mlflow_cf.words.changes import Change, RegionSide, Step, changes_between
 from mlflow_cf.words.phrases import MARKS, PHRASES, Language
-from mlflow_cf.words.result import Change, RegionSide, Step, changes_between
 
 MOST_LEVELS: Final = 5  # of a region, that a sentence lists
 BEFORE_NUMBERS: Final = "$€£¥"  # units that English puts before a number
@@ -39,8 +39,8 @@ class Speaker:
 
     def answer(self, changes: Sequence[Change], prediction: Level) -> str:
         """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
-        outcome = _one_line(self.outcome) or self._say("prediction", label=self.value(prediction))
-        return self._say("answer", changes=self.changes(changes), outcome=outcome)
+        outcome = _one_line(self.outcome) or self.say("prediction", label=self.value(prediction))
+        return self.say("answer", changes=self.changes(changes), outcome=outcome)
 
     def changes(self, changes: Sequence[Change]) -> str:
         """Return ``income rises from 41,000 to 46,500 and owner changes from no to yes``."""
@@ -59,7 +59,7 @@ class Speaker:
         rows = [old_row, *(step.row for step in steps)]
         lines = [self._line(step, before) for step, before in zip(steps, rows, strict=False)]
         if len(steps) > 1:
-            lines.append(self._say("total", effort=self.cost(math.fsum(s.effort * s.discount for s in steps))))
+            lines.append(self.say("total", effort=self.cost(math.fsum(s.effort * s.discount for s in steps))))
         return "\n".join(lines)
 
     def region(self, sides: Sequence[RegionSide], ends: Sequence[tuple[bool, bool]]) -> str:
@@ -70,10 +70,10 @@ class Speaker:
             ends: of each, whether no admissible value lies below its low end, and above its high end.
         """
         told = [
-            self._say("side", feature=self.name(side.feature), values=self._values(side, *some))
+            self.say("side", feature=self.name(side.feature), values=self._values(side, *some))
             for side, some in zip(sides, ends, strict=True)
         ]
-        return self._say("region", sides=self._list(told))
+        return self.say("region", sides=self._list(told))
 
     def name(self, feature: str) -> str:
         """Return what a feature is called: its label, or else its name."""
@@ -82,9 +82,9 @@ class Speaker:
     def value(self, value: Level | None, feature: str = "") -> str:
         """Return a value of a feature, with its unit: 41,000 EUR, 0.5, yes, rent, or "missing"."""
         if value is None or isinstance(value, bool):
-            return self._say("missing" if value is None else "yes" if value else "no")
+            return self.say("missing" if value is None else "yes" if value else "no")
         if isinstance(value, str):
-            return value
+            return value.replace("\n", " ")  # a sentence has one line
         known = self._known(feature)
         text = spoken(value) if known.decimals is None else f"{value:,.{known.decimals}f}"
         return self._with_unit(text, known)
@@ -93,7 +93,23 @@ class Speaker:
         """Return an amount of effort with two decimals, or with three digits where that says more: 4.35, 0.0313."""
         return self._marked(cost(amount))
 
-    def _say(self, phrase: str, **filled: object) -> str:
+    def likely(self, probability: float) -> str:
+        """Return a probability with two decimals; 0.00 and 1.00 would say more than is known."""
+        if 0 < probability < 0.005:
+            return self.say("below", probability=self._marked("0.01"))
+        if 0.995 < probability < 1:
+            return self.say("above", probability=self._marked("0.99"))
+        return self._marked(f"{probability:.2f}")
+
+    def pair(self, change: Change) -> tuple[str, str]:
+        """Return both values of a change; numbers with all their digits where they would read the same otherwise."""
+        before, after = self.value(change.old, change.feature), self.value(change.new, change.feature)
+        if before == after and _number(change.old) and _number(change.new):
+            return self._exact(change.old, change.feature), self._exact(change.new, change.feature)
+        return before, after
+
+    def say(self, phrase: str, **filled: object) -> str:
+        """Return a phrase of the table in the language, filled in."""
         return PHRASES[phrase][self.language].format(**filled)
 
     def _known(self, feature: str) -> Feature:
@@ -116,21 +132,19 @@ class Speaker:
     def _list(self, parts: Sequence[str], link: str = "and") -> str:
         if len(parts) < 2:
             return "".join(parts)
-        return self._say(link, first=", ".join(parts[:-1]), last=parts[-1])
+        return self.say(link, first=", ".join(parts[:-1]), last=parts[-1])
 
     def _clause(self, change: Change) -> str:
         old, new = change.old, change.new
-        before, after = self.value(old, change.feature), self.value(new, change.feature)
+        before, after = self.pair(change)
         verb = "changes"
         if _number(old) and _number(new):
             verb = "rises" if new > old else "falls"  # type: ignore[operator]
-            if before == after:  # closer than the digits shown
-                before, after = (self._exact(value, change.feature) for value in (old, new))
         elif old is not None and new is not None:
             start, end = (days(v) if isinstance(v, str) and _DATE.match(v) else None for v in (old, new))
             if start is not None and end is not None:
                 verb = "later" if end > start else "earlier"
-        return self._say(verb, feature=self.name(change.feature), old=before, new=after)
+        return self.say(verb, feature=self.name(change.feature), old=before, new=after)
 
     def _exact(self, value: Level | None, feature: str) -> str:
         """Return all digits of a number."""
@@ -139,31 +153,23 @@ class Speaker:
     def _line(self, step: Step, before: Mapping[str, Level | None]) -> str:
         effort, discount = self.cost(step.effort), self.cost(step.discount)
         if step.discount == 1:
-            facts = [self._say("effort", effort=effort)]
+            facts = [self.say("effort", effort=effort)]
         else:  # something has made it cheaper
             left = self.cost(step.effort * step.discount)
-            facts = [self._say("discounted", effort=effort, discount=discount, left=left)]
+            facts = [self.say("discounted", effort=effort, discount=discount, left=left)]
         if step.probability is not None:
-            facts.append(self._say("likely", probability=self._likely(step.probability)))
-        changes = self.changes(changes_between(before, step.row)) or self._say("nothing")
-        line = self._say("step", number=step.step, action=step.action, changes=changes, facts=", ".join(facts))
+            facts.append(self.say("likely", probability=self.likely(step.probability)))
+        changes = self.changes(changes_between(before, step.row)) or self.say("nothing")
+        line = self.say("step", number=step.step, action=step.action, changes=changes, facts=", ".join(facts))
         return _one_line(line)
-
-    def _likely(self, probability: float) -> str:
-        """Return a probability with two decimals; 0.00 and 1.00 would say more than is known."""
-        if 0 < probability < 0.005:
-            return self._say("below", probability=self._marked("0.01"))
-        if 0.995 < probability < 1:
-            return self._say("above", probability=self._marked("0.99"))
-        return self._marked(f"{probability:.2f}")
 
     def _values(self, side: RegionSide, at_low: bool, at_high: bool) -> str:  # noqa: FBT001  a pair of them
         if side.levels:
             told = [self.value(level, side.feature) for level in side.levels[:MOST_LEVELS]]
             others = len(side.levels) - len(told)
             if others:
-                return self._say("others", levels=", ".join(told), count=self._marked(f"{others:,}"))
-            return reduce(lambda first, last: self._say("or", first=first, last=last), told)
+                return self.say("others", levels=", ".join(told), count=self._marked(f"{others:,}"))
+            return reduce(lambda first, last: self.say("or", first=first, last=last), told)
         low, high = self.value(side.low, side.feature), self.value(side.high, side.feature)
         if side.low == side.high:
             return low
@@ -171,10 +177,10 @@ class Speaker:
             low, high = self._exact(side.low, side.feature), self._exact(side.high, side.feature)
         dates = isinstance(side.low, str)
         if at_low and not at_high:
-            return self._say("or_earlier" if dates else "or_less", high=high)
+            return self.say("or_earlier" if dates else "or_less", high=high)
         if at_high and not at_low:
-            return self._say("or_later" if dates else "or_more", low=low)
-        return self._say("between", low=low, high=high)
+            return self.say("or_later" if dates else "or_more", low=low)
+        return self.say("between", low=low, high=high)
 
 
 def spoken(value: Any) -> str:

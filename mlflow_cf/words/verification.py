@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from mlflow_cf.features import Level
-from mlflow_cf.words.result import Change
+from mlflow_cf.words.changes import Change
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from laws import many
 
 from mlflow_cf.features.feature import Feature
+from mlflow_cf.words.changes import Change
 from mlflow_cf.words.phrases import Language
-from mlflow_cf.words.result import Change
 from mlflow_cf.words.sentences import Speaker
 
 FEATURES = {
