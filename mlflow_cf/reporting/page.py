@@ -16,14 +16,18 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from mlflow_cf.cards import Pictures, card, definitions
+from mlflow_cf.cards import style as card_style
 from mlflow_cf.errors import InputError
 from mlflow_cf.reporting.data import PROOFS, STATUSES, Findings, Material, groups_of
 from mlflow_cf.reporting.overview import overview
 from mlflow_cf.reporting.shapes import percent, short
 from mlflow_cf.version import VERSION
+from mlflow_cf.words.phrases import Language
 from mlflow_cf.words.result import Explanation
 
 MOST_BYTES: Final = 1_300_000  # of all rows with their cards: the page stays below 1.5 MB
+PAGE: Final = "en"  # the language of all words but those of cards
 LONGEST: Final = 60  # characters of a name where there is little room
 NAMED: Final = 4  # changed features in the line of a row
 # what a line says where there is little room
@@ -67,7 +71,9 @@ def page(material: Material) -> str:
     """Return the report as HTML."""
     findings = Findings(material)
     environment = _environment()
-    rows = list(_fitting(material, environment))
+    pictures = pictures_of(material)
+    rows = list(_fitting(material, environment, pictures))
+    named = sorted({change.feature for one in material.shown.values() for cf in one.counterfactuals for change in cf.changes})
     script, style = _text("report.js"), _text("report.css")
     values = {
         "title": material.title,
@@ -81,10 +87,11 @@ def page(material: Material) -> str:
         "index": _index(findings, [place for place, _ in rows]),
         "statuses": STATUSES,
         "proofs": PROOFS,
+        "card_style": card_style(),
+        "drawings": definitions(pictures, named),
         "style": Markup(style),  # noqa: S704  our own file
         "script": Markup(script),  # noqa: S704  our own file
         "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        "language": material.explained.policy.language,
         "version": VERSION,
     }
     return environment.get_template("report.html.jinja").render(values)
@@ -133,15 +140,15 @@ def _text(name: str) -> str:
     return files("mlflow_cf.reporting").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _fitting(material: Material, environment: Environment) -> Iterator[tuple[int, RowLine]]:
+def _fitting(material: Material, environment: Environment, pictures: Pictures) -> Iterator[tuple[int, RowLine]]:
     """Yield the rows that are shown, in order, with their places; of too many bytes a sample is left out."""
     template = environment.get_template("row.html.jinja").module
     known: dict[int, tuple[RowLine, int]] = {}
     for place, one in material.shown.items():
-        line = _line(material, place, one)
+        line = _line(material, place, one, pictures)
         known[place] = line, len(str(template.row(line, 0)).encode("utf-8", "replace"))  # type: ignore[attr-defined]
     left, kept = MOST_BYTES, set[int]()
-    for place in np.random.default_rng(0).permutation(list(known)).tolist():
+    for place in np.random.default_rng(material.seed or 0).permutation(list(known)).tolist():
         left -= known[place][1]
         if left < 0:
             break
@@ -149,7 +156,7 @@ def _fitting(material: Material, environment: Environment) -> Iterator[tuple[int
     yield from ((place, line) for place, (line, _) in known.items() if place in kept)
 
 
-def _line(material: Material, place: int, one: Explanation) -> RowLine:
+def _line(material: Material, place: int, one: Explanation, pictures: Pictures) -> RowLine:
     """Return the line of a row."""
     nearest = min(one.counterfactuals, key=lambda found: found.distance, default=None)
     changed = [change.feature for change in nearest.changes] if nearest else []
@@ -162,8 +169,20 @@ def _line(material: Material, place: int, one: Explanation) -> RowLine:
         before=_probability(one.probability),
         after=_probability(nearest.probability) if nearest else "",
         distance=short(nearest.distance) if nearest else "",
-        card=Markup(""),
+        card=_card(one, pictures, material.explained.policy.language),
     )
+
+
+def _card(one: Explanation, pictures: Pictures, language: Language) -> Markup:
+    told = card(one.to_dict(), pictures, language)
+    return told if language == PAGE else Markup('<div lang="{}">{}</div>').format(language, told)
+
+
+def pictures_of(material: Material) -> Pictures:
+    """Return the distributions that cards draw; of a background that is no secret all of it, else no rare values."""
+    privacy = material.explained.policy.privacy
+    least = 0 if privacy.reveals else privacy.k_anonymous
+    return Pictures(material.explained.space.features, least, shared=True)
 
 
 def _probability(value: float | None) -> str:

@@ -6,6 +6,7 @@ Common are changes that mean the same for every row: what answers for single row
 from __future__ import annotations
 
 import html
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ import pandas as pd
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
+from mlflow_cf.evaluation.measure.lines import GROUP
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Feature, FeatureSpace, Floats, Level
 from mlflow_cf.goal import BoundTarget
@@ -159,6 +161,14 @@ def cohorts(
                 raise InputError(path, "feature is missing", "give every feature a value")
         answers = [counterfactuals[place] for place in places]
     return unfavourable.chosen(unfavourable.common_changes(answers), most)
+
+
+def of_lines(explained: ExplainedModel, rows: pd.DataFrame, lines: pd.DataFrame, most: int = 5) -> Cohorts:
+    """Return the `cohorts` of rows (m, d) that were measured, by the nearest answers and the groups in their lines."""
+    answers = [None if pd.isna(answer) else json.loads(answer) for answer in lines["counterfactual"]]
+    columns = [column for column in lines.columns if column.startswith(GROUP)]
+    groups = lines[columns].agg(", ".join, axis=1) if columns else None
+    return cohorts(explained, rows, most=most, groups=groups, counterfactuals=answers)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,12 +23,15 @@ from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
 from mlflow_cf.evaluation.measure.lines import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows, measured_table
+from mlflow_cf.evaluation.measure.reported import Outcome, failed, log_report, material_of
 from mlflow_cf.evaluation.measure.result import Evaluation, contestants, ranking, unanswered
+from mlflow_cf.evaluation.measure.shown import Shown
 from mlflow_cf.evaluation.source import ModelSource, Source, source_of
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
 from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
+from mlflow_cf.reporting.data import Material
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +65,14 @@ class SoFar:
         paths: the lines of each explainer; risks: what its answers give away.
         failures: who could not do it, and why.
         interruption: what stopped the work, if anything has.
+        shown: explanations by each explainer that a report may show.
     """
 
     paths: dict[str, Path] = field(default_factory=dict)
     risks: list[Figure] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     interruption: BaseException | None = None
+    shown: dict[str, Shown] = field(default_factory=dict)
 
 
 def evaluate(
@@ -89,7 +94,7 @@ def evaluate(
     """Explain a table, measure the answers, and log everything to the active run, or else to a new one.
 
     Metrics ``cf/...`` are logged to the run and to the model's LoggedModel, with `rows` as their data set; one line per
-    row as parquet; the first 1,000 as a table for MLflow's pages; and figures. The lines hold the answers, and with
+    row as parquet; the first 1,000 as a table for MLflow's pages; figures; and `report.html`, a page to read. The lines hold the answers, and with
     them what rows had: whoever may read the run can read them. A line depends on its row alone, whatever stands beside.
 
     Args:
@@ -158,19 +163,29 @@ def carry_out(task: Task, logbook: Logbook) -> Evaluation:
     so_far = SoFar()
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         logbook.note_input()
-        for name in task.explainers:
-            _measure(task, name, Path(scratch), so_far)
-            if so_far.interruption is not None:
-                break
+        measure_all(task, Path(scratch), so_far)
         found = _logged(task, so_far, logbook) if so_far.paths else None
     if isinstance(so_far.interruption, KeyboardInterrupt):
         raise KeyboardInterrupt(_told(found, task)) from None
     if so_far.interruption is not None:
         raise so_far.interruption
     if found is None:
-        said = "; ".join(f"{name}: {why}" for name, why in so_far.failures.items())
-        raise InputError("explainers", f"none could do it ({said})", "choose others")
+        raise nobody(so_far)
     return found
+
+
+def measure_all(task: Task, scratch: Path, so_far: SoFar) -> None:
+    """Let every explainer explain the rows, with its lines in the folder `scratch`, until something stops the work."""
+    for name in task.explainers:
+        _measure(task, name, scratch, so_far)
+        if so_far.interruption is not None:
+            break
+
+
+def nobody(so_far: SoFar) -> InputError:
+    """Return what is raised where no explainer could do it."""
+    said = "; ".join(f"{name}: {why}" for name, why in so_far.failures.items())
+    return InputError("explainers", f"none could do it ({said})", "choose others")
 
 
 def _measure(task: Task, name: str, scratch: Path, so_far: SoFar) -> None:
@@ -178,8 +193,10 @@ def _measure(task: Task, name: str, scratch: Path, so_far: SoFar) -> None:
     path = scratch / f"{name}.parquet"
     explained, rows = task.source.explained, task.rows.reset_index(drop=True)
     measuring = replace(task.measuring, explainer=task.explainers[name])
+    shown = Shown(len(rows), explained.policy.seed if measuring.seed is None else measuring.seed)
     try:
-        lines.write(path, measure_rows(explained, rows, measuring), task.beside, explained)
+        kept = replace(measuring, keep=shown.keep)
+        lines.write(path, measure_rows(explained, rows, kept), task.beside, explained)
         if task.risk:
             so_far.risks += risk_figures(name, explained, rows, path, measuring)
     except KeyboardInterrupt as error:
@@ -190,29 +207,58 @@ def _measure(task: Task, name: str, scratch: Path, so_far: SoFar) -> None:
             return
         so_far.interruption = error
     if lines.size(path):
-        so_far.paths[name] = path
+        so_far.paths[name], so_far.shown[name] = path, shown
+
+
+def reported(task: Task, so_far: SoFar) -> Outcome:
+    """Return what a report is made of: the aggregates of all explainers, and the explanations by the best of them."""
+    table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
+    ranked = ranking(so_far.paths)
+    return Outcome(
+        source=task.source,
+        rows=task.rows,
+        paths={name: so_far.paths[name] for name in ranked},
+        kept=so_far.shown[ranked[0]].items,
+        figures=table,
+        notes=(*_notes(task, table), *unanswered(so_far.paths)),
+        failures=dict(so_far.failures),
+        count=task.measuring.count,
+        seed=task.measuring.seed,
+    )
 
 
 def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
     """Log what is there and return it."""
-    table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
+    outcome = reported(task, so_far)
+    table = outcome.figures
     if so_far.risks:
         table = pd.concat([table, figures_table(so_far.risks)], ignore_index=True)
     metrics = flat(table, by_explainer=task.competing)
     if logbook.metrics or so_far.interruption is not None:
         logbook.note_metrics(metrics)
     logbook.note_tables(so_far.paths, table)
+    material = _material(outcome)
     return Evaluation(
         metrics=metrics,
         aggregates=table,
-        ranking=ranking(so_far.paths),
-        failures=dict(so_far.failures),
-        notes=(*_notes(task, table), *unanswered(so_far.paths)),
+        ranking=tuple(outcome.paths),
+        failures=outcome.failures,
+        notes=outcome.notes,
         run_id=logbook.run_id,
         artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
         source=task.source,
         rows=task.rows,
+        report="" if material is None else log_report(material, logbook.folder),
+        material=material,
     )
+
+
+def _material(outcome: Outcome) -> Material | None:
+    try:
+        return material_of(outcome)
+    except Exception as error:  # noqa: BLE001  whatever goes wrong, the evaluation stands
+        failed(error)
+        return None
 
 
 def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:

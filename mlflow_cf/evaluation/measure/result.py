@@ -6,10 +6,9 @@ Also of several explainers on the same rows, and the one that does best by a sta
 from __future__ import annotations
 
 import html
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -19,11 +18,11 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import fixed_rows
-from mlflow_cf.evaluation.measure.cohorts import Cohorts, cohorts
+from mlflow_cf.evaluation.measure.cohorts import Cohorts, of_lines
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
+from mlflow_cf.reporting.data import Material
 
 SHOWN: Final = ("coverage", "validity", "constraint_satisfaction", "mixed", "n_changed", "plausibility", "seconds")
 
@@ -42,6 +41,8 @@ class Evaluation:
         artifacts: explainer -> path of its lines among the run's artifacts.
         source: the model; rows: what was explained.
         version: the version that was registered with the winner, if that was asked for.
+        report: path of the HTML report among the run's artifacts; "": none could be made.
+        material: what the report is made of.
     """
 
     metrics: Mapping[str, float]
@@ -54,6 +55,8 @@ class Evaluation:
     source: Source
     rows: pd.DataFrame
     version: int | None = None
+    report: str = ""
+    material: Material | None = field(default=None, repr=False)
 
     @property
     def winner(self) -> str:
@@ -91,10 +94,7 @@ class Evaluation:
             most: how many changes.
         """
         own = self.table[self.table["explainer"] == self.winner]
-        answers = [None if pd.isna(answer) else json.loads(answer) for answer in own["counterfactual"]]
-        columns = [column for column in own.columns if column.startswith(lines.GROUP)]
-        groups = own[columns].agg(", ".join, axis=1) if columns else None
-        return cohorts(self.source.explained, self.rows, most=most, groups=groups, counterfactuals=answers)
+        return of_lines(self.source.explained, self.rows, own, most)
 
     def __repr__(self) -> str:
         whole = self.aggregates[(self.aggregates["group"] == "") & self.aggregates["metric"].isin(SHOWN)]

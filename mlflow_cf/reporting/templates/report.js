@@ -69,7 +69,7 @@
   list.addEventListener("keydown", (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step || event.target.tagName !== "SUMMARY") return;
-    const some = [...list.children].filter((row) => !row.hidden);
+    const some = [...list.children].filter((row) => row.tagName === "DETAILS" && !row.hidden);
     const next = some[some.indexOf(event.target.parentElement) + step];
     if (next) { next.firstElementChild.focus(); event.preventDefault(); }
   });
