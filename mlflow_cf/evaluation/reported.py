@@ -64,6 +64,6 @@ def report(
             raise so_far.interruption
         if not so_far.paths:
             raise nobody(so_far)
-        material = material_of(reported(task, so_far))
+        material = material_of(reported(task, so_far), patient=True)
     write_report(material, file)
     return file

@@ -184,7 +184,9 @@ class Findings:
             examples.setdefault(key, reason)
         whole = max(self.missed, 1)
         return tuple(
-            Bar(status, label, count, count / whole, "" if examples[status, label] == label else examples[status, label])
+            Bar(
+                status, label, count, count / whole, "" if examples[status, label] == label else examples[status, label]
+            )
             for (status, label), count in counts.most_common(MOST_REASONS)
         )
 
@@ -228,7 +230,9 @@ class Findings:
     def burden(self) -> Dots | None:
         """The mean distance of the answers of each group; None where there are none."""
         known = [self._of_winner.get(("mixed", group)) for group in self.groups[:MOST_GROUPS]]
-        dots = tuple(Dot(spoken_group(one.label, self.columns), one.value, one.error, one.count) for one in known if one)
+        dots = tuple(
+            Dot(spoken_group(one.label, self.columns), one.value, one.error, one.count) for one in known if one
+        )
         return Dots(dots) if dots else None
 
     @cached_property
@@ -236,7 +240,9 @@ class Findings:
         """The groups of one column with the nearest and the farthest answers, where these differ most."""
         best: tuple[Dot, Dot] | None = None
         for column in self.columns:
-            known = [self._of_winner.get(("mixed", one)) for one in self.groups if column_of(one, self.columns) == column]
+            known = [
+                self._of_winner.get(("mixed", one)) for one in self.groups if column_of(one, self.columns) == column
+            ]
             means = sorted((one for one in known if one and one.count >= LEAST), key=lambda one: one.value)
             if len(means) > 1 and (best is None or _ratio(means[0], means[-1]) > _ratio(*best)):
                 best = means[0], means[-1]
@@ -250,7 +256,15 @@ class Findings:
         """What each group gets."""
         if not self.groups:
             return None
-        head = ("group", "rows", "miss the target", "with an answer", "mean distance", "changed features", "can do nothing")
+        head = (
+            "group",
+            "rows",
+            "miss the target",
+            "with an answer",
+            "mean distance",
+            "changed features",
+            "can do nothing",
+        )
         return Table(head, tuple(self._line_of(group) for group in self.groups))
 
     def _line_of(self, group: str) -> tuple[str, ...]:

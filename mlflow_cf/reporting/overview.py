@@ -67,8 +67,10 @@ def _question(findings: Findings) -> str:
     changes = "change" if material.count == 1 else f"{material.count} changes"
     means = material.explained.policy.target.means
     outcome = f"after which {means}" if means else f"after which the model predicts {wanted(material)}"
-    return f"What is the smallest lawful {changes} of each row {outcome}?" if material.count == 1 else (
-        f"What are the smallest {changes} of each row that are lawful, {outcome}?"
+    return (
+        f"What is the smallest lawful {changes} of each row {outcome}?"
+        if material.count == 1
+        else (f"What are the smallest {changes} of each row that are lawful, {outcome}?")
     )
 
 
@@ -113,8 +115,9 @@ def _burden(findings: Findings) -> str:
     error = math.hypot(near.error or 0.0, far.error or 0.0)
     sure = "" if far.value - near.value > 2 * error else "; that may be chance"
     ratio = short(round(far.value / near.value, 2))
+    whose, others = (dot.label.replace(": ", " ", 1) for dot in (far, near))
     means = f"{short(far.value)} against {short(near.value)}"
-    return f"Answers for {far.label} are {ratio} times as far as for {near.label} ({means} on average){sure}."
+    return f"Answers for {whose} are {ratio} times as far as for {others} ({means} on average){sure}."
 
 
 def _helpless(findings: Findings) -> str:

@@ -73,7 +73,9 @@ def page(material: Material) -> str:
     environment = _environment()
     pictures = pictures_of(material)
     rows = list(_fitting(material, environment, pictures))
-    named = sorted({change.feature for one in material.shown.values() for cf in one.counterfactuals for change in cf.changes})
+    named = sorted(
+        {change.feature for one in material.shown.values() for cf in one.counterfactuals for change in cf.changes}
+    )
     script, style = _text("report.js"), _text("report.css")
     values = {
         "title": material.title,
@@ -206,7 +208,8 @@ def _index(findings: Findings, places: list[int]) -> Mapping[str, Any]:
         rows.append([[number("status", line["status"])], proof, groups, changed, distance])
     told = {"status": STATUSES, "proof": PROOFS}
     labels = {
-        kind: [(told[kind].get(name, name) if kind in told else name) for name in known] for kind, known in names.items()
+        kind: [(told[kind].get(name, name) if kind in told else name) for name in known]
+        for kind, known in names.items()
     }
     return {"names": labels, "rows": rows}
 

@@ -129,7 +129,7 @@ def percent(share: float) -> str:
     if share in (0.0, 1.0):
         return f"{share:.0%}"
     text = f"{share:.0%}" if 0.01 <= share < 0.995 else f"{share:.1%}"
-    return {"0.0%": "less than 0.1%", "100.0%": "more than 99.9%"}.get(text, text)
+    return {"0.0%": "<0.1%", "100.0%": ">99.9%"}.get(text, text)
 
 
 def short(value: float | None) -> str:

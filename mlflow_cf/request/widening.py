@@ -56,9 +56,7 @@ def with_regions(
     return found
 
 
-def regions_of(
-    request: Request, rows: pd.DataFrame, explained: Mapping[int, Explanation]
-) -> dict[int, Explanation]:
+def regions_of(request: Request, rows: pd.DataFrame, explained: Mapping[int, Explanation]) -> dict[int, Explanation]:
     """Return explanations that are known already, by the number of their row (m, d), with a region around each answer.
 
     Whoever has explained the rows without asking for regions asks for them here, and no row is searched again.

@@ -30,7 +30,7 @@ from mlflow_cf.words.result import Explanation
 REPORT: Final = "report.html"
 REGIONS_S: Final = 20.0  # for the regions of all rows that are shown
 COMMON_S: Final = 20.0  # for the common changes
-TRIED: Final = 64  # rows that the model predicts to tell how long common changes would take
+TRIED: Final = 1_000  # rows that the model predicts to tell how long common changes would take
 
 _logger = logging.getLogger(__name__)
 
@@ -59,14 +59,17 @@ class Outcome:
     seed: int | None
 
 
-def material_of(found: Outcome) -> Material:
-    """Return what the report of an evaluation is made of: also regions, and common changes where that is not too much."""
+def material_of(found: Outcome, *, patient: bool = False) -> Material:
+    """Return what the report of an evaluation is made of: also regions and common changes.
+
+    What takes too long of these is left out, unless somebody is `patient`.
+    """
     explained, notes = found.source.explained, list(found.notes)
     lines = {name: _lines(path) for name, path in found.paths.items()}
     winner = next(iter(found.paths))
     common = None
     seconds = _seconds_of_common(explained, found.rows, lines[winner])
-    if seconds > COMMON_S:
+    if seconds > COMMON_S and not patient:
         notes.append(f"common changes were not looked for, which takes about {seconds:,.0f} s: call `summary()`")
     elif seconds:
         common = _table(of_lines(explained, found.rows, pd.read_parquet(found.paths[winner])))
@@ -75,7 +78,7 @@ def material_of(found: Outcome) -> Material:
         explained=explained,
         lines=lines,
         figures=found.figures,
-        shown=_with_regions(explained, found.rows, found.kept, found.count),
+        shown=_with_regions(explained, found.rows, found.kept, found.count, None if patient else REGIONS_S),
         common=common,
         notes=tuple(notes),
         failures=found.failures,
@@ -120,7 +123,7 @@ def _lines(path: Path) -> pd.DataFrame:
 
 
 def _with_regions(
-    explained: ExplainedModel, rows: pd.DataFrame, kept: Sequence[Kept], count: int
+    explained: ExplainedModel, rows: pd.DataFrame, kept: Sequence[Kept], count: int, seconds: float | None
 ) -> dict[int, Explanation]:
     """Return explanations by the number of their line, with the regions that requests may ask for, too."""
     found = {one.line: one.explanation for one in kept}
@@ -128,7 +131,7 @@ def _with_regions(
     if not answered or not explained.policy.privacy.regions or explained.opened.structure is None:
         return found
     query = Query.read({"region": True, "count": count})
-    caller = Caller(REGIONS_S, 0.0, served=False)
+    caller = Caller(seconds, 0.0, served=False)
     request = explained.context.request(query, explained.explainer, caller, (), lambda _: ())
     table = explained.space.read(rows.iloc[[one.place for one in answered]])
     told = regions_of(request, table, {at: one.explanation for at, one in enumerate(answered)})
