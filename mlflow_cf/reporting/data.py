@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -102,7 +102,7 @@ class Material:
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """What the winner's answers say; all shares are of the rows that miss the target unless they are said to be others."""
+    """What the winner's answers say; shares are of the rows that miss the target, unless others are named."""
 
     material: Material
 
@@ -330,7 +330,7 @@ def spoken_group(group: str, columns: Sequence[str]) -> str:
     return f"{column.replace('_', ' ')}: {group.removeprefix(f'{column}.')}"
 
 
-def groups_of(line: Mapping[str, object], columns: Sequence[str]) -> Iterator[str]:
+def groups_of(line: Mapping[Any, Any], columns: Sequence[str]) -> Iterator[str]:
     """Yield the groups of a row as they are told."""
     for column in columns:
         yield f"{column.replace('_', ' ')}: {line[GROUP + column]}"

@@ -94,8 +94,9 @@ def evaluate(
     """Explain a table, measure the answers, and log everything to the active run, or else to a new one.
 
     Metrics ``cf/...`` are logged to the run and to the model's LoggedModel, with `rows` as their data set; one line per
-    row as parquet; the first 1,000 as a table for MLflow's pages; figures; and `report.html`, a page to read. The lines hold the answers, and with
-    them what rows had: whoever may read the run can read them. A line depends on its row alone, whatever stands beside.
+    row as parquet; the first 1,000 as a table for MLflow's pages; figures; and ``report.html``, a page to read. The
+    lines and the page hold the answers, and with them what rows had: whoever may read the run can read them. A line
+    depends on its row alone, whatever stands beside.
 
     Args:
         model: an explained model in memory, a loaded pyfunc of one, or its URI or folder.

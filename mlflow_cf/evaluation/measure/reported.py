@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Final
 
 import mlflow
-import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
@@ -168,8 +167,3 @@ def _table(found: Cohorts) -> Table | None:
     ]
     covered = ("all of them", f"{round(found.covered * found.rows):,}", percent(found.covered), "")
     return Table(head, (*lines, (*covered, *(percent(found.by_group[name]) for name in groups))))
-
-
-def shares(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[float | None, ...]:
-    """Return shares, None where one is not known."""
-    return tuple(None if np.isnan(value) else float(value) for value in values.tolist())
