@@ -1,4 +1,4 @@
-"""The command ``mlflow-cf``: explain or evaluate rows, report, compare versions, check models, replay answers, suggest."""
+"""The command ``mlflow-cf``: explain, evaluate and report, compare versions, check models, replay answers, suggest."""
 
 from __future__ import annotations
 

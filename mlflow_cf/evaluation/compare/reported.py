@@ -39,7 +39,7 @@ def material_of_versions(
     if not known:
         return None
     newest, material = list(known.items())[-1]
-    several = comparison.aggregates["explainer"].nunique() > 1
+    several = len(set(comparison.aggregates["explainer"])) > 1
     tables = {
         "Side by side": _overview(comparison),
         "Who bears what": _burden(comparison, columns, several=several),

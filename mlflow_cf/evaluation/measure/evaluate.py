@@ -221,7 +221,7 @@ def reported(task: Task, so_far: SoFar) -> Outcome:
         paths={name: so_far.paths[name] for name in ranked},
         kept=so_far.shown[ranked[0]].items,
         figures=table,
-        notes=(*_notes(task, table), *unanswered(so_far.paths)),
+        notes=(*_notes(table), *unanswered(so_far.paths)),
         failures=dict(so_far.failures),
         count=task.measuring.count,
         seed=task.measuring.seed,
@@ -244,7 +244,7 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
         aggregates=table,
         ranking=tuple(outcome.paths),
         failures=outcome.failures,
-        notes=outcome.notes,
+        notes=(*outcome.notes, *([] if task.source.model_id else [UNKNOWN])),
         run_id=logbook.run_id,
         artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
         source=task.source,
@@ -252,6 +252,9 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
         report="" if material is None else log_report(material, logbook.folder),
         material=material,
     )
+
+
+UNKNOWN: Final = "the model has no LoggedModel in this store: metrics are those of the run alone"
 
 
 def _material(outcome: Outcome) -> Material | None:
@@ -262,13 +265,11 @@ def _material(outcome: Outcome) -> Material | None:
         return None
 
 
-def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
+def _notes(table: pd.DataFrame) -> Iterator[str]:
     """Yield what a reader should know."""
     whole = table[table["group"] == ""]
     if "coverage" not in set(whole["metric"]):
         yield "no row misses the target: nothing was to be explained"
-    if task.source.model_id is None:
-        yield "the model has no LoggedModel in this store: metrics are those of the run alone"
     sizes = table[(table["group"] != "") & (table["metric"] == "rows")].drop_duplicates("group")
     for group, rows in zip(sizes["group"], sizes["value"], strict=True):
         if rows < LEAST_SURE:

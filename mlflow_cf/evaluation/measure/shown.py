@@ -1,4 +1,4 @@
-"""The explanations that a report shows, kept while rows are measured: of many rows a sample, so that memory stays flat."""
+"""The explanations that a report shows: of many rows a sample, kept while they are measured, so that memory is flat."""
 
 from __future__ import annotations
 

@@ -27,11 +27,7 @@
   const text = (number) => (texts[number] ??= rows[number].textContent.toLowerCase());
   const fits = (number, words, chosen) => {
     const facts = data.rows[number];
-    const kept = kinds.every((kind, place) => {
-      const wanted = chosen[place];
-      if (wanted === "") return true;
-      return place === 0 ? facts[0] === +wanted : facts[place].includes(+wanted);
-    });
+    const kept = chosen.every((wanted, place) => wanted === "" || facts[place].includes(+wanted));
     return kept && words.every((word) => text(number).includes(word));
   };
   const show = () => {
