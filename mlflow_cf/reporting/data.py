@@ -19,7 +19,7 @@ from mlflow_cf.words.result import Explanation
 
 GROUP: Final = "group."  # before the name of a column by which rows are grouped
 LINES: Final = (
-    "row", "status", "reason", "probability", "proof", "changed", "target_probability", "mixed", "n_changed",
+    "row", "status", "reason", "probability", "proof", "changed", "mixed", "n_changed",
 )  # fmt: skip
 STATUSES: Final[Mapping[str, str]] = {
     "found": "an answer",
@@ -151,13 +151,13 @@ class Findings:
 
     @cached_property
     def distances(self) -> Histogram | None:
-        """How far the nearest answers are."""
+        """How far the answers are; where a row has several, on average."""
         return Histogram.of(self.answered["mixed"].to_numpy(np.float64))
 
     @cached_property
     def changes(self) -> tuple[Bar, ...]:
         """How many features the nearest answers change."""
-        known = Counter(self.answered["n_changed"].dropna().astype(int).tolist())
+        known = Counter(map(len, self.answered["changed"]))
         sizes = sorted(known)
         labels = [f"{size} feature{'' if size == 1 else 's'}" for size in sizes]
         return bars([str(size) for size in sizes], labels, [known[size] for size in sizes])

@@ -89,8 +89,11 @@ def _distances(findings: Findings) -> str:
         return "There is no answer to measure."
     sizes = findings.changes
     one = next((bar for bar in sizes if bar.key == "1"), None)
-    alone = f" {percent(one.share)} change a single feature." if one else ""
-    return f"Half of the answers are nearer than {short(findings.distances.median)}.{alone}"
+    alone = f" {percent(one.share)} of the nearest answers change a single feature." if one else ""
+    median = short(findings.distances.median)
+    if findings.material.count > 1:
+        return f"For half of the rows the answers are nearer than {median} on average.{alone}"
+    return f"Half of the answers are nearer than {median}.{alone}"
 
 
 def _proofs(findings: Findings) -> str:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -52,7 +51,7 @@ class RowLine:
         label: what the row is called; status, proof: keys.
         changed: what its nearest answer changes; more: how many features beside those.
         before, after: the probability of the wanted outcome, if the model gives one.
-        distance: of the nearest answer, as text, and as a number to sort by.
+        distance: of the nearest answer, as text; far: as a number to sort by.
         card: all that is known of it.
     """
 
@@ -64,6 +63,7 @@ class RowLine:
     before: str
     after: str
     distance: str
+    far: float | None
     card: Markup
 
 
@@ -86,7 +86,7 @@ def page(material: Material) -> str:
         "common": material.common,
         "notes": [*material.notes, *_notes(findings, len(rows))],
         "rows": [line for _, line in rows],
-        "index": _index(findings, [place for place, _ in rows]),
+        "index": _index(findings, rows),
         "statuses": STATUSES,
         "proofs": PROOFS,
         "card_style": card_style(),
@@ -171,6 +171,7 @@ def _line(material: Material, place: int, one: Explanation, pictures: Pictures) 
         before=_probability(one.probability),
         after=_probability(nearest.probability) if nearest else "",
         distance=short(nearest.distance) if nearest else "",
+        far=nearest.distance if nearest else None,
         card=_card(one, pictures, material.explained.policy.language),
     )
 
@@ -191,21 +192,20 @@ def _probability(value: float | None) -> str:
     return "" if value is None else percent(value)
 
 
-def _index(findings: Findings, places: list[int]) -> Mapping[str, Any]:
+def _index(findings: Findings, shown: list[tuple[int, RowLine]]) -> Mapping[str, Any]:
     """Return what rows are filtered and sorted by, as plain values: names once, and their numbers for each row."""
-    own = findings.material.own.iloc[places]
+    own = findings.material.own.iloc[[place for place, _ in shown]]
     names: dict[str, dict[str, int]] = {"status": {}, "proof": {}, "group": {}, "feature": {}}
     rows = []
 
     def number(kind: str, name: str) -> int:
         return names[kind].setdefault(name, len(names[kind]))
 
-    for line in own.to_dict("records"):
+    for line, (_, row) in zip(own.to_dict("records"), shown, strict=True):
         groups = [number("group", group) for group in groups_of(line, findings.columns)]
         changed = [number("feature", str(name)) for name in line["changed"]]
         proof = [number("proof", line["proof"])] if line["status"] == "found" else []
-        distance = None if pd.isna(line["mixed"]) else float(line["mixed"])
-        rows.append([[number("status", line["status"])], proof, groups, changed, distance])
+        rows.append([[number("status", line["status"])], proof, groups, changed, row.far])
     told = {"status": STATUSES, "proof": PROOFS}
     labels = {
         kind: [(told[kind].get(name, name) if kind in told else name) for name in known]

@@ -21,7 +21,7 @@
   for (const kind of kinds) {
     const select = at("by-" + kind);
     data.names[kind].forEach((label, number) => select.add(new Option(label.replaceAll("_", " ").slice(0, 60), number)));
-    select.closest("label").hidden = data.names[kind].length < 2;
+    select.parentElement.hidden = data.names[kind].length < 2;
   }
 
   const text = (number) => (texts[number] ??= rows[number].textContent.toLowerCase());
