@@ -12,6 +12,17 @@
   theme.hidden = false;
   name();
 
+  // In a sandboxed frame, as MLflow's artifact viewer is one, a page may not even follow links within itself.
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest('a[href^="#"]');
+    const target = link && at(link.hash.slice(1));
+    if (!target) return;
+    event.preventDefault();
+    target.scrollIntoView();
+    target.tabIndex = -1;
+    target.focus({ preventScroll: true });
+  });
+
   const data = JSON.parse(at("data").textContent);
   const list = at("list");
   const rows = [...list.querySelectorAll("details.row")];
