@@ -109,7 +109,7 @@ def test_run_and_logged_model_have_the_metrics_the_data_set_tables_and_figures(l
         item.path.removeprefix("counterfactual/") for item in client.list_artifacts(run.info.run_id, "counterfactual")
     }
     drawn = {"outcomes.png", "distances.png", "changed_features.png", "groups.png"}
-    assert kept == {"geco.parquet", "rows.json", "metrics.csv", *drawn}
+    assert kept == {"geco.parquet", "rows.json", "metrics.csv", "report.html", *drawn}
     shown = mlflow.load_table("counterfactual/rows.json", run_ids=[run.info.run_id])
     assert len(shown) == len(loans.rows)
     found = mlflow.search_logged_models(filter_string="metrics.`cf/coverage` > 0.5", output_format="list")
