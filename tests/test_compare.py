@@ -124,7 +124,9 @@ def test_the_run_has_a_child_per_version_tables_and_figures(compared):
     assert children["new"].data.metrics["cf/coverage/job.cook"] == 1
     assert 0 <= children["new"].data.metrics["cf/survival/job.cook"] <= 1
     tables = {f"{name}.json" for name in ("aggregates", "survival", "burden", "advice", "differences", "notes")}
-    assert artifacts(parent, "compare") == {"report.html"} | tables | {f"{name}.png" for name in ("survival", "burden", "advice")}
+    assert artifacts(parent, "compare") == {"report.html"} | tables | {
+        f"{name}.png" for name in ("survival", "burden", "advice")
+    }
     assert {"geco.parquet", "rows.json"} <= artifacts(children["old"], "rows")
     assert [one.dataset.name for one in children["old"].inputs.dataset_inputs] == ["rows"]
 

@@ -22,9 +22,12 @@ import mlflow_cf
 from mlflow_cf import InputError
 from mlflow_cf.cli import main
 from mlflow_cf.evaluation.measure.shown import Shown
+from mlflow_cf.features import Feature
 from mlflow_cf.reporting import page
+from mlflow_cf.reporting.data import obstacle
 from mlflow_cf.reporting.shapes import Histogram, percent, short
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.sentences import Speaker
 
 VOID = {"meta", "input", "br", "link", "img"}
 MOST = 1_500_000  # bytes
@@ -141,7 +144,7 @@ def test_rows_without_any_answer_are_told_why(loans, tmp_path):
     assert "What stands in the way" in read.text
     assert "no lawful change that turns the decision, as is proved" in read.text
     assert "There is no answer to measure." in read.text
-    assert "constraints.ranges.income" in read.text
+    assert "the range of income" in read.text
 
 
 def test_rows_that_need_no_answer_are_told_so(loans, explained, tmp_path):
@@ -272,11 +275,30 @@ def test_which_rows_are_shown_depends_on_no_parts(statuses, most, seed, random):
     assert all(one.explanation is answers[one.place] for one in whole.items)
 
 
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (
+            "ruled out by constraints.ranges.hours per week and constraints.max_changes",
+            "the range of hours per week and how many features may change",
+        ),
+        ("5 features of constraints.immutable (a, b, c, 2 more)", "several features must stay"),
+        ("constraints.rules[1] cannot hold for this row (a > b)", "rule 2"),
+        ("constraints.something_new.a is in the way", "constraints.something_new.a is in the way"),
+        ("stopped by the time limit", "stopped by the time limit"),
+        ("", ""),
+    ],
+)
+def test_what_stands_in_the_way_is_told_in_words(reason, told):
+    known = {name: Feature(name, "real", "float64") for name in ("hours", "hours per week", "a")}
+    assert obstacle(reason, Speaker("en", known)) == told
+
+
 @given(st.floats(0, 1))
 def test_shares_are_written_as_all_or_nothing_only_where_they_are(share):
     text = percent(share)
-    assert (text == "0%") == (share == 0)
-    assert (text == "100%") == (share == 1)
+    assert (text == "0%") == (share < 5e-10)
+    assert (text == "100%") == (share > 1 - 5e-10)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))

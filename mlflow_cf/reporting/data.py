@@ -16,6 +16,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Floats
 from mlflow_cf.reporting.shapes import Bar, Dot, Dots, HeatMap, Histogram, Table, bars, percent, short
 from mlflow_cf.words.result import Explanation
+from mlflow_cf.words.sentences import Speaker
 
 GROUP: Final = "group."  # before the name of a column by which rows are grouped
 LINES: Final = (
@@ -39,7 +40,21 @@ PROOFS: Final[Mapping[str, str]] = {
 }
 MOST_FEATURES, MOST_REASONS, MOST_GROUPS = 15, 10, 12  # shown
 LEAST: Final = 10  # answers of a group that is compared with another
-_PATH: Final = re.compile(r"\b(?:constraints|privacy)\.[a-z_]+(?:\.\w+|\[\d+\])?")
+# what constraints are called, by their section; of those in braces each is about a feature
+OBSTACLES: Final[Mapping[str, str]] = {
+    "immutable": "{} must stay",
+    "increasing": "{} may only rise",
+    "decreasing": "{} may only fall",
+    "ranges": "the range of {}",
+    "relative": "how far {} may move",
+    "levels": "which values {} may take",
+    "forbidden": "forbidden changes of {}",
+    "max_changes": "how many features may change",
+    "rules": "{}",
+    "actions": "the actions that there are",
+    "k_anonymous": "rare combinations are withheld",
+}
+_PATH: Final = re.compile(r"\b(?:constraints|privacy)\.([a-z_]+)(\.|\[\d+\])?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +113,11 @@ class Material:
     def own(self) -> pd.DataFrame:
         """The lines of the winner."""
         return self.lines[self.winner]
+
+    @cached_property
+    def speaker(self) -> Speaker:
+        """Knows what features are called."""
+        return Speaker("en", {feature.name: feature for feature in self.explained.space.features})
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,9 +186,10 @@ class Findings:
     def features(self) -> tuple[Bar, ...]:
         """What the nearest answers change most; shares are of the answers."""
         counts = Counter(name for changed in self.answered["changed"] for name in changed)
-        speaker = self.material.explained.space.index
-        most = sorted(counts.items(), key=lambda pair: (-pair[1], speaker.get(pair[0], 0)))[:MOST_FEATURES]
-        return tuple(Bar(name, name, count, count / max(self.found, 1)) for name, count in most)
+        places = self.material.explained.space.index
+        most = sorted(counts.items(), key=lambda pair: (-pair[1], places.get(pair[0], 0)))[:MOST_FEATURES]
+        name_of = self.material.speaker.name
+        return tuple(Bar(name, name_of(name), count, count / max(self.found, 1)) for name, count in most)
 
     @cached_property
     def blocked(self) -> tuple[Bar, ...]:
@@ -178,8 +199,7 @@ class Findings:
         examples: dict[tuple[str, str], str] = {}
         counts: Counter[tuple[str, str]] = Counter()
         for status, reason in zip(told["status"], told["reason"], strict=True):
-            named = dict.fromkeys(_PATH.findall(reason))
-            key = status, " and ".join(named) or reason or STATUSES[status]
+            key = status, obstacle(reason, self.material.speaker) or STATUSES[status]
             counts[key] += 1
             examples.setdefault(key, reason)
         whole = max(self.missed, 1)
@@ -303,6 +323,24 @@ COMPARED: Final[Mapping[str, tuple[str, bool]]] = {
     "proved/optimal": ("proved nearest", True),
     "evaluations": ("evaluations", False),
 }
+
+
+def obstacle(reason: str, speaker: Speaker) -> str:
+    """Return what stands in the way in words: the constraints that a reason names, or else all of it."""
+    told: dict[str, None] = {}
+    for found in _PATH.finditer(reason):
+        section, behind = found.groups()
+        if section not in OBSTACLES:
+            return reason
+        about = "several rules" if section == "rules" else "several features"
+        if behind == ".":
+            rest = reason[found.end() :]
+            named = max((name for name in speaker.features if rest.startswith(name)), key=len, default="")
+            about = speaker.name(named) if named else about
+        elif behind:
+            about = f"rule {int(behind[1:-1]) + 1}"
+        told[OBSTACLES[section].format(about)] = None
+    return " and ".join(told) or reason
 
 
 def _line(figures: pd.DataFrame, explainer: str) -> tuple[str, ...]:

@@ -64,14 +64,11 @@ def wanted(material: Material) -> str:
 
 def _question(findings: Findings) -> str:
     material = findings.material
-    changes = "change" if material.count == 1 else f"{material.count} changes"
     means = material.explained.policy.target.means
     outcome = f"after which {means}" if means else f"after which the model predicts {wanted(material)}"
-    return (
-        f"What is the smallest lawful {changes} of each row {outcome}?"
-        if material.count == 1
-        else (f"What are the smallest {changes} of each row that are lawful, {outcome}?")
-    )
+    if material.count == 1:
+        return f"What is the smallest lawful change of each row {outcome}?"
+    return f"What are the {material.count} smallest lawful changes of each row {outcome}?"
 
 
 def _outcomes(findings: Findings) -> str:

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from mlflow_cf.cards import Pictures, card, definitions
 from mlflow_cf.cards import style as card_style
 from mlflow_cf.errors import InputError
-from mlflow_cf.reporting.data import PROOFS, STATUSES, Findings, Material, groups_of
+from mlflow_cf.reporting.data import NOT_ASKED, PROOFS, STATUSES, Findings, Material, groups_of, obstacle
 from mlflow_cf.reporting.overview import overview
 from mlflow_cf.reporting.shapes import percent, short
 from mlflow_cf.version import VERSION
@@ -50,6 +50,7 @@ class RowLine:
     Attributes:
         label: what the row is called; status, proof: keys.
         changed: what its nearest answer changes; more: how many features beside those.
+        why: what stands in the way of an answer.
         before, after: the probability of the wanted outcome, if the model gives one.
         distance: of the nearest answer, as text; far: as a number to sort by.
         card: all that is known of it.
@@ -60,6 +61,7 @@ class RowLine:
     proof: str
     changed: tuple[str, ...]
     more: int
+    why: str
     before: str
     after: str
     distance: str
@@ -160,14 +162,16 @@ def _fitting(material: Material, environment: Environment, pictures: Pictures) -
 
 def _line(material: Material, place: int, one: Explanation, pictures: Pictures) -> RowLine:
     """Return the line of a row."""
+    speaker = material.speaker
     nearest = min(one.counterfactuals, key=lambda found: found.distance, default=None)
-    changed = [change.feature for change in nearest.changes] if nearest else []
+    changed = [speaker.name(change.feature) for change in nearest.changes] if nearest else []
     return RowLine(
         label=str(material.own["row"].iloc[place]),
         status=one.status,
         proof=nearest.proof if nearest else "",
         changed=tuple(changed[:NAMED]),
         more=max(len(changed) - NAMED, 0),
+        why="" if nearest or one.status in NOT_ASKED else obstacle(one.reason, speaker),
         before=_probability(one.probability),
         after=_probability(nearest.probability) if nearest else "",
         distance=short(nearest.distance) if nearest else "",
@@ -196,14 +200,14 @@ def _index(findings: Findings, shown: list[tuple[int, RowLine]]) -> Mapping[str,
     """Return what rows are filtered and sorted by, as plain values: names once, and their numbers for each row."""
     own = findings.material.own.iloc[[place for place, _ in shown]]
     names: dict[str, dict[str, int]] = {"status": {}, "proof": {}, "group": {}, "feature": {}}
-    rows = []
+    rows, speaker = [], findings.material.speaker
 
     def number(kind: str, name: str) -> int:
         return names[kind].setdefault(name, len(names[kind]))
 
     for line, (_, row) in zip(own.to_dict("records"), shown, strict=True):
         groups = [number("group", group) for group in groups_of(line, findings.columns)]
-        changed = [number("feature", str(name)) for name in line["changed"]]
+        changed = [number("feature", speaker.name(str(name))) for name in line["changed"]]
         proof = [number("proof", line["proof"])] if line["status"] == "found" else []
         rows.append([[number("status", line["status"])], proof, groups, changed, row.far])
     told = {"status": STATUSES, "proof": PROOFS}

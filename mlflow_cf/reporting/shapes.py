@@ -126,6 +126,7 @@ class HeatMap:
 
 def percent(share: float) -> str:
     """Return a share as ``97%``; only nothing is 0%, and only all of it 100%."""
+    share = round(share, 9)  # of a sum
     if share in (0.0, 1.0):
         return f"{share:.0%}"
     text = f"{share:.0%}" if 0.01 <= share < 0.995 else f"{share:.1%}"
