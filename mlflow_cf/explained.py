@@ -43,7 +43,7 @@ from mlflow_cf.request.reasons import Compared, outcome_words, reasons_of
 from mlflow_cf.request.request import Caller, check_rows
 from mlflow_cf.request.trials import Trials
 from mlflow_cf.request.warmth import Warmth
-from mlflow_cf.words.description import summary
+from mlflow_cf.words.description import Description, summary
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
 from mlflow_cf.words.levers import Levers
@@ -426,9 +426,9 @@ class ExplainedModel:
         """
         return check_record(self, record, time_limit_s)
 
-    def describe(self) -> dict[str, Any]:
-        """Return what was wrapped, as plain values that JSON can hold; `description` makes a text of them."""
-        return described(self.context)
+    def describe(self) -> Description:
+        """Return what was wrapped, as a dict of plain values that JSON can hold; it reads as a text, or as a table."""
+        return Description(described(self.context))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
@@ -439,6 +439,10 @@ class ExplainedModel:
 
     def __repr__(self) -> str:
         return f"ExplainedModel({summary(self.describe())})"
+
+    def _repr_html_(self) -> str:
+        """Return what `describe` says as a table for notebooks."""
+        return self.describe()._repr_html_()
 
     def warm_up(self) -> None:
         """Explain a background row, so that no request waits for what is compiled or loaded on first use."""

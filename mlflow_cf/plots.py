@@ -21,14 +21,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch, Rectangle
 from matplotlib.path import Path
 
+from mlflow_cf.cards.colours import COLOURS, literal
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import Floats
 from mlflow_cf.words.result import Counterfactual, Explanation
 
 __all__ = ["position_effect", "sequence_flow"]
 
-# Okabe and Ito's colours, which people with any kind of colour vision can tell apart; the last is for all others.
-COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#7A7A7A")
 MOST_ACTIONS: Final = len(COLOURS) - 1  # with a colour of their own
 LONGEST_NAME: Final = 40  # characters shown
 
@@ -112,11 +111,6 @@ def ink(fill: str) -> str:
     return "white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < 0.45 else "black"
 
 
-def _literal(text: str) -> str:
-    """Return text that matplotlib takes neither as a formula nor as a hidden label."""
-    return f"{' ' if text.startswith('_') else ''}{text}".replace("$", r"\$")
-
-
 GAP: Final = 0.02  # between the blocks of a column, whose plans are 1 high together
 WIDTH: Final = 0.5  # of a block; columns are 1 apart
 LOW: Final = 0.03  # a lower block has no label
@@ -185,7 +179,7 @@ def sequence_flow(explanations: Iterable[Explanation]) -> Figure:
     axes.set_title(f"The order of actions in {f'{number:,} plans' if number > 1 else 'a plan'}")
     kinds = sorted({block.kind for block in blocks})
     patches = [Patch(facecolor=colours[kind]) for kind in kinds]
-    names = [_literal((*told.names, "end of the plan")[kind]) for kind in kinds]
+    names = [literal((*told.names, "end of the plan")[kind]) for kind in kinds]
     figure.legend(patches, names, loc="outside right center", frameon=False, fontsize=9, title="action")
     return figure
 
@@ -244,7 +238,7 @@ def _draw_block(axes: Axes, block: Block, fill: str, name: str) -> None:
     room = block.share >= TALL + LINE * (len(lines) - 1)
     label = "\n".join([*(lines if room else []), f"{block.share:.0%}"])
     axes.text(
-        block.position, block.top + block.share / 2, _literal(label),
+        block.position, block.top + block.share / 2, literal(label),
         ha="center", va="center", fontsize=7.5, linespacing=1.05, color=ink(fill),
     )  # fmt: skip
 
@@ -327,7 +321,7 @@ def _draw_effects(axes: Axes, own: Mapping[int, Floats], told: ToldPlans, kind: 
             position, 0.99, f"n={len(gains)}",
             transform=axes.get_xaxis_transform(), ha="center", va="top", fontsize=7, color="#555555",
         )  # fmt: skip
-    axes.set_title(_literal("\n".join(textwrap.wrap(told.names[kind], 22))), fontsize=9)
+    axes.set_title(literal("\n".join(textwrap.wrap(told.names[kind], 22))), fontsize=9)
     axes.set_xlim(0.5, told.longest + 0.5)
     axes.set_xticks(range(1, told.longest + 1))
     axes.tick_params(labelsize=8)

@@ -155,6 +155,7 @@ class TestToFrame:
         table = explained.explain(frame[INCOMES < 30].head(1)).to_frame()
         assert table.columns.tolist() == [
             "distance", "prediction", "counterfactual", "prediction_", "probability", "distance_", "n_changed",
+            "proof",
         ]  # fmt: skip
         assert table["distance"].iloc[0] >= 10
         assert table["distance_"].iloc[0] <= 1

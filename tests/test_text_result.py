@@ -160,7 +160,7 @@ class TestRecord:
     def test_frame(self, wrapped: ExplainedModel) -> None:
         found = wrapped.explain(FRAME.iloc[[1]], count=2)[0]
         frame = found.to_frame()
-        facts = ["counterfactual", "prediction", "probability", "distance", "n_changed"]
+        facts = ["counterfactual", "prediction", "probability", "distance", "n_changed", "proof"]
         assert list(frame.columns) == [*FRAME.columns, *facts]
         assert len(frame) == len(found.counterfactuals) == 2
         assert Explanation("not_found", "why", 0, None).to_frame().empty

@@ -24,23 +24,36 @@ TAIL: Final = 0.01  # share of the background beyond each end of the axis,
 WIDE: Final = 2.5  # where all of it would be so many times as wide
 
 
+class Bar(NamedTuple):
+    """One bar: its left end, width and height."""
+
+    left: float
+    width: float
+    height: float
+
+
 class Drawing(NamedTuple):
     """One feature's distribution.
 
     Attributes:
-        path: outline of all bars, as data of an SVG path; "": too little is known.
+        bars: of values and bins that are not empty; none: too little is known.
         low, high: what both ends of the axis of numbers stand for; levels have their number, `places` theirs.
         places: code of a level -> the middle of its bar.
     """
 
-    path: str
+    bars: tuple[Bar, ...]
     low: float
     high: float
     places: Mapping[int, float]
 
+    @property
+    def path(self) -> str:
+        """The outline of all bars, as data of an SVG path."""
+        return "".join(f"M{bar.left:g} {HEIGHT:g}v-{bar.height:g}h{bar.width:g}V{HEIGHT:g}z" for bar in self.bars)
+
     def place(self, code: float | None) -> float | None:
         """Return where a code lies on the axis; None where it has no place."""
-        if code is None or math.isnan(code) or not self.path:
+        if code is None or math.isnan(code) or not self.bars:
             return None
         if self.places:
             return self.places.get(int(code))
@@ -48,7 +61,7 @@ class Drawing(NamedTuple):
         return _round(min(max(share * WIDTH, EDGE), WIDTH - EDGE))
 
 
-EMPTY: Final = Drawing("", 0.0, 0.0, {})
+EMPTY: Final = Drawing((), 0.0, 0.0, {})
 
 
 class Marked(NamedTuple):
@@ -56,13 +69,13 @@ class Marked(NamedTuple):
 
     Attributes:
         name: id of the drawing on the page, if it stands there once for all cards; else "".
-        path: outline of the bars.
+        drawing: the distribution.
         old, new: where the change begins and ends; None: not on the axis, such as a missing value.
         bands: left ends and widths of what a region allows.
     """
 
     name: str
-    path: str
+    drawing: Drawing
     old: float | None
     new: float | None
     bands: tuple[tuple[float, float], ...]
@@ -75,7 +88,7 @@ class Pictures:
     Attributes:
         features: of the model, in order, with their active domains. Nothing else of the background is drawn.
         least: values and bins of so many background rows or fewer are left blank, for readers who may not learn of
-            them; 0: nothing is.
+            them (`Privacy.k_anonymous`); 0: nothing is.
         shared: whether cards refer to one drawing per feature, which `definitions` returns, in place of one of their
             own; with 1,000 cards that is a tenth of the bytes.
     """
@@ -107,7 +120,7 @@ class Pictures:
             if self.shared
             else ()
         )
-        return [(self._id(name), self.drawing(name).path) for name in asked if self.drawing(name).path]
+        return [(self._id(name), self.drawing(name).path) for name in asked if self.drawing(name).bars]
 
     def marked(
         self, name: str, old: Level | None, new: Level | None, allowed: Mapping[str, Sequence[Level]] | None = None
@@ -120,7 +133,7 @@ class Pictures:
             allowed: ``ends`` of numbers, low and high, or ``levels``.
         """
         drawing = self.drawing(name)
-        if not drawing.path:
+        if not drawing.bars:
             return None
         feature, told = self.known[name], allowed or {}
         bands: list[tuple[float, float]] = []
@@ -133,7 +146,7 @@ class Pictures:
                 wide = _slot(len(drawing.places))
                 bands.append((_round(middle - wide / 2), _round(wide)))
         begin, end = (drawing.place(_code(feature, value)) for value in (old, new))
-        return Marked(self._id(name) if self.shared else "", drawing.path, begin, end, tuple(bands))
+        return Marked(self._id(name) if self.shared else "", drawing, begin, end, tuple(bands))
 
     def _id(self, name: str) -> str:
         return f"cf-{self._numbers[name]}"
@@ -148,17 +161,20 @@ def _drawn(feature: Feature, least: int) -> Drawing:
 def _histogram(feature: Feature, least: int) -> Drawing:
     """Draw numbers; bins end at multiples of a round number, and what lies in a far tail falls into the last ones."""
     low, high = _axis(feature.values, feature.counts)
-    width = _round_number((high - low) / BINS)
-    if feature.step and feature.kind != "real":
-        width = max(width, feature.step)
+    width, step = _round_number((high - low) / BINS), 0.0 if feature.kind == "real" else feature.step or 0.0
+    if step:
+        width = math.ceil(width / step) * step  # so that every bin has as many values
     if not np.isfinite(high - low) or width <= 0:
         return EMPTY
-    start = math.floor(low / width) * width
+    start = math.floor(low / width) * width - step / 2  # a value lies in the middle of a bin that it has for itself
     bins = math.floor((high - start) / width) + 1
     at = np.clip(np.floor((feature.values - start) / width), 0, bins - 1).astype(np.intp)
     counts: Floats = np.bincount(at, weights=feature.counts, minlength=bins).astype(np.float64)
     counts[counts <= least] = 0.0
-    return Drawing(_outline(counts, 1.0), start, start + bins * width, {}) if counts.any() else EMPTY
+    if not counts.any():
+        return EMPTY
+    first, last = np.flatnonzero(counts)[[0, -1]].tolist()  # where nothing may be told, the axis tells no ends either
+    return Drawing(_of_heights(counts[first : last + 1], 1.0), start + first * width, start + (last + 1) * width, {})
 
 
 def _axis(values: Floats, counts: Floats) -> tuple[float, float]:
@@ -190,22 +206,25 @@ def _bars(feature: Feature, least: int) -> Drawing:
         return EMPTY
     slot = _slot(len(heights))
     places = {int(codes[one]): _round((min(at, own) + 0.5) * slot) for at, one in enumerate(order.tolist())}
-    return Drawing(_outline(heights, 0.7), 0.0, 0.0, places)
+    return Drawing(_of_heights(heights, 0.7), 0.0, 0.0, places)
 
 
 def _slot(bars: int) -> float:
     return WIDTH / min(bars, MOST_BARS + 1)
 
 
-def _outline(heights: Floats, share: float) -> str:
-    """Return bars (n,) as data of an SVG path, each of them this share of its place wide."""
-    tallest, slot = heights.max(), WIDTH / len(heights)
-    parts = []
-    for number, height in enumerate(heights.tolist()):
-        if height:
-            left, tall = slot * (number + (1 - share) / 2), max(height / tallest * HEIGHT, SHORTEST)
-            parts.append(f"M{_round(left):g} {HEIGHT:g}v-{_round(tall):g}h{_round(slot * share):g}V{HEIGHT:g}z")
-    return "".join(parts)
+def _of_heights(heights: Floats, share: float) -> tuple[Bar, ...]:
+    """Return bars of these heights (n,) side by side, each of them this share of its place wide."""
+    tallest, slot = float(heights.max()), WIDTH / len(heights)
+    return tuple(
+        Bar(
+            _round(slot * (number + (1 - share) / 2)),
+            _round(slot * share),
+            _round(max(height / tallest * HEIGHT, SHORTEST)),
+        )
+        for number, height in enumerate(heights.tolist())
+        if height
+    )
 
 
 def _code(feature: Feature, value: Level | None) -> float | None:

@@ -32,6 +32,7 @@ from mlflow_cf.constraints.actions import MAX_ACTIONS, MAX_RELATIONSHIPS, Action
 from mlflow_cf.errors import InputError
 from mlflow_cf.plaf import is_program, parse_program
 from mlflow_cf.validation import Number, UserModel, validated
+from mlflow_cf.words.description import constraint_blocks
 
 # FailFast: of a list of nothing but mistakes the first one tells enough, and thousands take long to tell
 Names = Annotated[tuple[StrictStr, ...], FailFast()]
@@ -222,6 +223,13 @@ class Constraints(UserModel):
     def to_dict(self) -> dict[str, Any]:
         """Return the keys that are set, as plain JSON values; of a Python function its name alone."""
         return self.model_dump(mode="json", exclude_defaults=True, by_alias=True)
+
+    def _repr_html_(self) -> str:
+        """Return a line per key for notebooks."""
+        from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
+
+        blocks = constraint_blocks(self.to_dict())
+        return cards.page(cards.facts(blocks.items()) if blocks else cards.told("no constraints"))
 
 
 ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None

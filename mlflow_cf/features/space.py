@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,9 +34,15 @@ from mlflow_cf.features.tables import Rows, as_rows, check_table
 
 @dataclass(frozen=True, eq=False)
 class FeatureSpace:
-    """The model's raw input columns, in order."""
+    """The model's raw input columns, in order.
+
+    Attributes:
+        features: the columns.
+        whole: of a `bare` space the one with all domains, until it is copied; else None.
+    """
 
     features: tuple[Feature, ...]
+    whole: FeatureSpace | None = field(default=None, repr=False)
 
     @classmethod
     def infer(cls, frame: pd.DataFrame, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> FeatureSpace:
@@ -283,7 +289,12 @@ class FeatureSpace:
     @cached_property
     def bare(self) -> FeatureSpace:
         """The same features with one value of each domain: what makes tables of plain values, and small to copy."""
-        return FeatureSpace(tuple(replace(f, values=f.values[:1], counts=f.counts[:1]) for f in self.features))
+        bare = (replace(feature, values=feature.values[:1], counts=feature.counts[:1]) for feature in self.features)
+        return FeatureSpace(tuple(bare), whole=self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copy and pickle the features alone; what is computed of them is computed anew."""
+        return FeatureSpace, (self.features,)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the space as plain JSON values."""

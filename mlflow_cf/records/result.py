@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, overload
@@ -87,4 +86,6 @@ class Checks(Sequence[Check]):
 
     def _repr_html_(self) -> str:
         """Return a table for notebooks."""
-        return f"<p>{html.escape(self.summary)}</p>{self.to_frame().to_html(index=False)}"
+        from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
+
+        return cards.page(cards.told(self.summary), cards.table(self.to_frame()))

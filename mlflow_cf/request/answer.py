@@ -127,11 +127,14 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
     """Return the explanations of all rows, in order; searched ones get the model's calls and seconds as diagnostics."""
     request = predictions.request
     cost = {"judge_calls": request.judges.calls, "judge_seconds": request.judges.seconds / len(table)}
-    answers = []
+    answers, space = [], request.bound_policy.space.bare  # other processes send copies of it, which know less
     for number, row in enumerate(predictions.rows):
         one = found.get(number)
-        answers.append(bare(request, row) if one is None else replace(one, diagnostics={**cost, **one.diagnostics}))
-    return Explanations(tuple(answers), table.index, request.bound_policy.space.bare)
+        if one is None:
+            answers.append(bare(request, row))
+        else:
+            answers.append(replace(one, diagnostics={**cost, **one.diagnostics}, space=space))
+    return Explanations(tuple(answers), table.index, space)
 
 
 def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataFrame, found: Found) -> None:

@@ -32,7 +32,15 @@ def bare(request: Request, row: Row) -> Explanation:
     status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
     asked = request.query, request.caller.served
     return Explanation(
-        status, row.fault, prediction, likely, explainer=name, seed=request.seed, asked=asked, space=space
+        status,
+        row.fault,
+        prediction,
+        likely,
+        explainer=name,
+        seed=request.seed,
+        asked=asked,
+        language=request.speaker.language,
+        space=space,
     )
 
 

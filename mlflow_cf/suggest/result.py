@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Literal, overload
 
 import pandas as pd
 
+from mlflow_cf import cards
 from mlflow_cf.suggest.chance import FALSE_ALARMS
 
 SuggestionKind = Literal[
@@ -92,10 +92,9 @@ class Suggestions(Sequence[Suggestion]):
         return "\n".join([self.summary, *map(str, self.found), *self.notes, *named])
 
     def _repr_html_(self) -> str:
+        """Return the suggestions as a table for notebooks, with what was not looked at."""
         rest = [*self.notes, *(f"{name}: not looked at, {why}" for name, why in self.skipped.items())]
-        items = "".join(f"<li>{escape(line)}</li>" for line in rest)
-        table = self.to_frame().to_html(index=False, escape=True)
-        return f"<p>{escape(self.summary)}</p>{table}<ul>{items}</ul>"
+        return cards.page(cards.told(self.summary), cards.table(self.to_frame()), cards.items(rest))
 
     def to_frame(self) -> pd.DataFrame:
         """Return one line per suggestion: kind, features, constraint, support, exceptions, reason, active."""

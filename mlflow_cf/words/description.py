@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any, Final
 
+import pandas as pd
+
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.words.sentences import counted, spoken
 
@@ -18,8 +20,33 @@ SCORES: Final = {"probability": "probabilities", "score": "scores", "margin": "m
 Facts = Mapping[str, Any]
 
 
+class Description(dict[str, Any]):
+    """The facts of an explained model: a dict for programs, text for a terminal, and a table for notebooks."""
+
+    def __str__(self) -> str:
+        return description(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        """Return the facts as a table, with a line per feature."""
+        from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
+
+        head, *lines = _rows(self["features"])
+        features = pd.DataFrame(lines, columns=list(head))
+        return cards.page(cards.facts(_blocks(self).items()), cards.table(features))
+
+
 def description(facts: Facts) -> str:
     """Return what `ExplainedModel.describe` says as lines of text, one block per fact."""
+    blocks = dict[str, Sequence[str]]()
+    for name, block in _blocks(facts).items():
+        blocks[name] = [*block, *_table(facts["features"])] if name == "background" else block
+    return "\n".join(line for name, block in blocks.items() for line in _block(name, block))
+
+
+def _blocks(facts: Facts) -> dict[str, Sequence[str]]:
+    """Return what there is to say, line by line, by what it is about."""
     policy, limits, explainer = facts["policy"], facts["policy"]["limits"], facts["explainer"]
     options = _listed(explainer["options"])
     blocks: dict[str, Sequence[str]] = {
@@ -37,11 +64,11 @@ def description(facts: Facts) -> str:
             f"a request: {limits['time_limit_s']:g} s",
             f"at once: {counted(facts['explained_at_once'], 'request')}",
         ],
-        "background": [f"{facts['background_rows']:,} rows", *_table(facts["features"])],
+        "background": [f"{facts['background_rows']:,} rows"],
         "warnings": facts["warnings"],
         "notes": facts["notes"],
     }
-    return "\n".join(line for name, block in blocks.items() for line in _block(name, block))
+    return {name: block for name, block in blocks.items() if block}
 
 
 def summary(facts: Facts) -> str:
@@ -87,6 +114,19 @@ def _causal(fact: Facts) -> str:
     return f"{fact['child']} follows {' and '.join(fact['parents'])} ({fit})"
 
 
+def constraint_blocks(constraints: Facts) -> dict[str, list[str]]:
+    """Return constraints, as plain values, line by line, by their key."""
+    blocks = dict[str, list[str]]()
+    for line in constraints_told(constraints):
+        key, _, rest = line.partition(":")
+        if line.startswith("  "):
+            blocks[next(reversed(blocks))].append(line.strip())
+        else:
+            blocks[key] = [rest.strip()] if rest else []
+    causal = [f"{one['child']} follows {' and '.join(one['parents'])}" for one in constraints.get("causal", ())]
+    return blocks | ({"causal": causal} if causal else {})
+
+
 def constraints_told(constraints: Facts) -> Iterator[str]:
     """Yield the constraints of a policy, one or a few lines for each key."""
     for key, value in constraints.items():
@@ -103,13 +143,18 @@ def constraints_told(constraints: Facts) -> Iterator[str]:
             yield f"{key}: {_value(value)}"
 
 
-def _table(features: Mapping[str, Facts]) -> Iterator[str]:
-    """Yield the features as the lines of a table; numbers are aligned to the right."""
-    rows = [("feature", "kind", "values", "step", "missing")]
+def _rows(features: Mapping[str, Facts]) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield the names of columns, then what is known of each feature."""
+    yield "feature", "kind", "values", "step", "missing"
     for name, fact in features.items():
         step = "" if fact["step"] is None or fact["constant"] else spoken(fact["step"])
         values = "constant" if fact["constant"] else spoken(fact["values"])
-        rows.append((name, fact["kind"], values, step, "yes" if fact["missing"] else ""))
+        yield name, fact["kind"], values, step, "yes" if fact["missing"] else ""
+
+
+def _table(features: Mapping[str, Facts]) -> Iterator[str]:
+    """Yield the features as the lines of a table; numbers are aligned to the right."""
+    rows = list(_rows(features))
     name_width, kind_width, values_width, step_width, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
     for name, kind, values, step, missing in rows:
         cells = (name.ljust(name_width), kind.ljust(kind_width), values.rjust(values_width), step.rjust(step_width))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, overload
 
 import numpy as np
@@ -13,7 +13,7 @@ import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.words.result import Explanation, counterfactual_table
-from mlflow_cf.words.sentences import counted
+from mlflow_cf.words.sentences import Speaker, counted
 
 SHOWN, SHOWN_AS_HTML = 3, 10  # rows
 WIDTH: Final = 100
@@ -124,12 +124,15 @@ class Explanations(Sequence[Explanation]):
         return "\n".join(lines if len(self) <= SHOWN else [*lines, "  ..."])
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks: one line per row, as far as they are shown."""
-        head = f"<p>{len(self):,} explanations: {html.escape(self._counts())}</p>"
-        shown = self.items[:SHOWN_AS_HTML]
-        lines = {"status": [e.status for e in shown], "explanation": [_cut(_words(e)) for e in shown]}
-        table = pd.DataFrame(lines, index=self.index[:SHOWN_AS_HTML]).to_html()
-        return head + table + ("" if len(shown) == len(self) else "<p>...</p>")
+        """Return a table for notebooks: a line per row, answers first, with old and new values side by side."""
+        from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
+
+        answered = islice((place for place, one in enumerate(self.items) if one.counterfactuals), SHOWN_AS_HTML)
+        order = list(dict.fromkeys([*answered, *range(min(len(self), 2 * SHOWN_AS_HTML))]))[:SHOWN_AS_HTML]
+        records = [(str(self.index[place]), self.items[place].to_dict()) for place in order]
+        language = self.items[0].language if self.items else "en"
+        speaker = Speaker(language, {feature.name: feature for feature in self.space.features})
+        return cards.page(cards.answers(self.summary, records, speaker, len(self) - len(order)))
 
     def _counts(self) -> str:
         counts = Counter(explanation.status for explanation in self.items).most_common()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -128,9 +127,10 @@ class Reasons:
 
     def _repr_html_(self) -> str:
         """Return a list for notebooks."""
+        from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
+
         head, *lines = str(self).split("\n")
-        items = "".join(f"<li>{html.escape(line.strip())}</li>" for line in lines)
-        return f"<p>{html.escape(head)}</p>" + (f"<ul>{items}</ul>" if items else "")
+        return cards.page(cards.told(head), cards.items(line.strip() for line in lines))
 
 
 UNASKED: Final = Reasons()

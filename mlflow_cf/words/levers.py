@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, overload
 
 import pandas as pd
+from markupsafe import Markup
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.words.result import LeverSet
@@ -18,7 +19,7 @@ CELL, LEFT, TOP, RIGHT = 22, 8, 10, 560  # pixels of the picture
 COLOURS: Final = {
     "found": "#2a7f62",
     "implied": "#a9d6c5",
-    "infeasible": "#d9d9d9",
+    "infeasible": "#a8b0b8",
     "not_found": "#e8c468",
     "budget": "#e8c468",
 }
@@ -92,9 +93,11 @@ class Levers(Sequence[LeverSet]):
 
     def _repr_html_(self) -> str:
         """Return a picture for notebooks: a line per set, a column per feature, filled where the set has it."""
-        head = f"<p>{html.escape(self.summary)}</p>"
+        from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
+
         lines = [*self.smallest, *(one for one in self.items if one.status not in ("found", "implied"))]
-        return head + _picture(lines) if lines else head
+        picture = Markup(_picture(lines)) if lines else Markup()  # noqa: S704  names are escaped there
+        return cards.page(cards.told(self.summary), picture)
 
 
 def _words(one: LeverSet) -> str:
@@ -111,8 +114,8 @@ def _picture(lines: Sequence[LeverSet]) -> str:
     names = list(dict.fromkeys(name for one in lines for name in one.features))
     head = TOP + 7 * max(map(len, names))  # names stand upright above their columns
     width, height = LEFT + CELL * len(names) + RIGHT, head + CELL * len(lines) + TOP
-    style = 'font-family="sans-serif" font-size="12"'
-    parts = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" {style}>']
+    style = 'font-family="sans-serif" font-size="12" fill="currentColor"'
+    parts = [f'<svg width="{width}" height="{height}" {style}>']
     for place, name in enumerate(names):
         x = LEFT + CELL * place + CELL // 2 + 4
         parts.append(f'<text transform="translate({x},{head - 6}) rotate(-90)">{html.escape(name)}</text>')

@@ -68,7 +68,7 @@ PHRASES: Final[dict[str, dict[Language, str]]] = {
     "between": {"en": "from {low} to {high}", "de": "von {low} bis {high}"},
     "others": {"en": "{levels} or one of {count} more", "de": "{levels} oder einer von {count} weiteren"},
     # what came of a row, on its card
-    "found": {"en": "a change exists", "de": "eine Änderung gibt es"},
+    "found": {"en": "a change exists", "de": "Änderung gefunden"},
     "already": {"en": "as wanted already", "de": "schon wie gewünscht"},
     "infeasible": {"en": "no change exists (proved)", "de": "es gibt keine Änderung (bewiesen)"},
     "not_found": {"en": "no change found", "de": "keine Änderung gefunden"},
@@ -83,6 +83,7 @@ PHRASES: Final[dict[str, dict[Language, str]]] = {
     },
     "likely_then": {"en": "probability {before} → {after}", "de": "Wahrscheinlichkeit {before} → {after}"},
     "distance": {"en": "distance {distance}", "de": "Abstand {distance}"},
+    "more_changes": {"en": "and {count} more changes", "de": "und {count} weitere Änderungen"},
     "rung": {"en": "rung {rung} of the ladder", "de": "Stufe {rung} der Leiter"},
     # what is proved of an answer
     "optimal": {"en": "proved nearest", "de": "bewiesen: die nächste"},

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pandas as pd
 
 from mlflow_cf.features import FeatureSpace, Level
+from mlflow_cf.features.feature import Feature
 from mlflow_cf.words import factors
 from mlflow_cf.words.changes import Change, RegionSide, Step
 from mlflow_cf.words.factors import Reasons
+from mlflow_cf.words.phrases import Language
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Status = Literal["found", "already", "infeasible", "not_found", "budget", "busy", "skipped", "invalid"]
 Proof = Literal["optimal", "bounded", "none"]
 LeverStatus = Literal["found", "implied", "infeasible", "not_found", "budget"]
-FACTS: Final = ("prediction", "probability", "distance", "n_changed")  # of a counterfactual, behind its row in a table
+FACTS: Final = (
+    "prediction",
+    "probability",
+    "distance",
+    "n_changed",
+    "proof",
+)  # of a counterfactual, behind its row in a table
 
 
 @dataclass(frozen=True)
@@ -218,6 +228,7 @@ class Explanation:
         asked: the options that were asked for, and whether by a request; known where the explanation comes from a
             model.
         reasons: the principal factors behind the decision, where they were asked for.
+        language: of its sentences.
         space: the model's features, which make tables of rows; known where the explanation comes from a model.
     """
 
@@ -235,6 +246,7 @@ class Explanation:
     record: str = ""
     asked: tuple[object, bool] | None = field(default=None, repr=False, compare=False)
     reasons: Reasons = factors.UNASKED
+    language: Language = field(default="en", repr=False)
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -257,8 +269,9 @@ class Explanation:
     def to_frame(self) -> pd.DataFrame:
         """Return one row per counterfactual: its features in the model's own types, then what is known of it.
 
-        These columns are counterfactual (1, 2, ...), prediction, probability, distance and n_changed; one whose name is
-        a feature's gets an underscore behind it. ``model.predict(found.to_frame()[features])`` works as it stands.
+        These columns are counterfactual (1, 2, ...), prediction, probability, distance, n_changed and proof; one whose
+        name is a feature's gets an underscore behind it. ``model.predict(found.to_frame()[features])`` works as it
+        stands.
         """
         return counterfactual_table(self.space, [self.counterfactuals])
 
@@ -267,16 +280,30 @@ class Explanation:
         return "\n  ".join([*lines, *(cf.text.replace("\n", "\n    ") for cf in self.counterfactuals)])
 
     def _repr_html_(self) -> str:
-        """Return a small table for notebooks: one row per change, one block per counterfactual."""
-        rows = [
-            (number, *change.to_dict().values())
-            for number, found in enumerate(self.counterfactuals, start=1)
-            for change in found.changes
-        ]
-        head = f"<p><b>{self.status}</b> {html.escape(f'{self.reason} (prediction {self.prediction})')}</p>"
-        if not rows:
-            return head
-        return head + pd.DataFrame(rows, columns=["#", "feature", "from", "to"]).to_html(index=False)
+        """Return a card for notebooks: each counterfactual, drawn on what the background holds."""
+        from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
+
+        return cards.page(cards.card(self.to_dict(), cards.Pictures(self._features), self.language), cards=True)
+
+    def plot(self, counterfactual: int = 1) -> Figure:
+        """Return a figure for a slide: what changes on the distribution of each feature, the probability, the proof.
+
+        Args:
+            counterfactual: its number, from 1.
+
+        Raises:
+            InputError: there is no counterfactual of this number.
+        """
+        from mlflow_cf.cards import Pictures  # noqa: PLC0415  as above
+        from mlflow_cf.cards.figure import figure  # noqa: PLC0415  a second of matplotlib
+
+        return figure(self.to_dict(), Pictures(self._features), self.language, counterfactual)
+
+    @property
+    def _features(self) -> Sequence[Feature]:
+        """The model's features, with their domains unless this is a copy."""
+        space = self.space if self.space is None or self.space.whole is None else self.space.whole
+        return () if space is None else space.features
 
 
 def counterfactual_table(space: FeatureSpace | None, found: Sequence[Sequence[Counterfactual]]) -> pd.DataFrame:

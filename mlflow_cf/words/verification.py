@@ -10,6 +10,7 @@ import pandas as pd
 
 from mlflow_cf.features import Level
 from mlflow_cf.words.changes import Change
+from mlflow_cf.words.sentences import counted
 
 
 @dataclass(frozen=True)
@@ -97,6 +98,10 @@ class Verification:
             "needless": None if self.needless is None else [list(names) for names in self.needless],
         }
 
+    def _repr_html_(self) -> str:
+        """Return what holds and what does not as a table for notebooks."""
+        return Verifications((self,))._repr_html_()
+
 
 class Verifications(tuple[Verification, ...]):
     """Verifications of several pairs, in order."""
@@ -111,3 +116,38 @@ class Verifications(tuple[Verification, ...]):
         columns = {name: [getattr(one, name) for one in self] for name in dtypes}
         columns |= {name: list(map(list, columns[name])) for name in ("broken", "unmet", "inadmissible")}
         return pd.DataFrame({name: pd.Series(columns[name], dtype=dtype) for name, dtype in dtypes.items()})
+
+    @property
+    def summary(self) -> str:
+        """How many of them are counterfactuals: ``3 of 4 rows hold as counterfactuals``."""
+        return f"{sum(one.ok for one in self):,} of {counted(len(self), 'row')} hold as counterfactuals"
+
+    def _repr_html_(self) -> str:
+        """Return a line per pair for notebooks: what is predicted, and what stands in the way, if something."""
+        from mlflow_cf import cards  # noqa: PLC0415  templates that no server needs
+
+        lines = [
+            (
+                "yes" if one.ok else "no",
+                *map(_plain, (one.prediction, one.probability, one.distance)),
+                one.n_changed,
+                _faults(one),
+            )
+            for one in self
+        ]
+        columns = ["counterfactual", "prediction", "probability", "distance", "changes", "what is wrong"]
+        return cards.page(cards.told(self.summary), cards.table(pd.DataFrame(lines, columns=columns)))
+
+
+def _plain(value: Level | None) -> Level:
+    return "" if value is None else value
+
+
+def _faults(one: Verification) -> str:
+    """Return all that keeps a row from being a counterfactual, and which of its changes can be undone."""
+    said = [one.fault] if one.fault else [] if one.valid else ["the target is missed"]
+    said += [f"{check.path} is broken" for check in one.constraints if not check.holds]
+    said += [f"{path} is not met" for path in one.unmet]
+    said += [f"{name} has a value that may not be proposed" for name in one.inadmissible]
+    said += [f"the change of {' and '.join(names)} can be undone" for names in one.needless or ()]
+    return "; ".join(said)

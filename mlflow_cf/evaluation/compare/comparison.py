@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import pandas as pd
 from mlflow.models import EvaluationResult, MetricThreshold
 from mlflow.models.evaluation.validation import ModelValidationFailedException
 
+from mlflow_cf import cards
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.compare.side_by_side import ALL
 
@@ -129,12 +129,8 @@ class Comparison:
             "Burden": burden,
         }
         said = [*(f"{name} is left out: {reason}" for name, reason in self.failed.items()), *self.notes]
-        items = "".join(f"<li>{html.escape(line)}</li>" for line in said)
-        shown = [
-            f"<h4>{html.escape(title)}</h4>{table.to_html(float_format='{:.4g}'.format, na_rep='')}"
-            for title, table in tables.items()
-        ]
-        return "".join([f"<ul>{items}</ul>" if said else "", *shown])
+        shown = [part for title, one in tables.items() for part in (cards.told(title), cards.table(one, index=True))]
+        return cards.page(cards.items(said), *shown)
 
 
 def _shortfall(

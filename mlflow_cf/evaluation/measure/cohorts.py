@@ -5,7 +5,6 @@ Common are changes that mean the same for every row: what answers for single row
 
 from __future__ import annotations
 
-import html
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pandas as pd
 
+from mlflow_cf import cards
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
@@ -112,8 +112,7 @@ class Cohorts:
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks."""
-        head = str(self).partition("\n")[0]
-        return f"<p>{html.escape(head)}</p>{self.to_frame().to_html(index=False)}"
+        return cards.page(cards.told(str(self).partition("\n")[0]), cards.table(self.to_frame()))
 
 
 def cohorts(

@@ -5,7 +5,6 @@ Also of several explainers on the same rows, and the one that does best by a sta
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ import mlflow
 import numpy as np
 import pandas as pd
 
+from mlflow_cf import cards
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.measure.aggregates import fixed_rows
 from mlflow_cf.evaluation.measure.cohorts import Cohorts, of_lines
@@ -107,14 +107,9 @@ class Evaluation:
 
     def _repr_html_(self) -> str:
         """Return the figures as a table for notebooks, with those who failed."""
-        failed = [
-            f"<li><b>{html.escape(name)}</b> failed: {html.escape(why)}</li>" for name, why in self.failures.items()
-        ]
-        said = [*failed, *(f"<li>{html.escape(note)}</li>" for note in self.notes)]
-        head = f"<p>{len(self.rows):,} rows; winner <b>{html.escape(self.winner)}</b> ({html.escape(RULE)})</p>"
-        return (
-            head + (f"<ul>{''.join(said)}</ul>" if said else "") + self.to_frame().to_html(float_format="{:.4g}".format)
-        )
+        head = f"{len(self.rows):,} rows; winner {self.winner} ({RULE})"
+        said = [*(f"{name} failed: {why}" for name, why in self.failures.items()), *self.notes]
+        return cards.page(cards.told(head), cards.items(said), cards.table(self.to_frame(), index=True))
 
 
 RULE: Final = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from markupsafe import Markup
@@ -16,6 +17,7 @@ from mlflow_cf.words.sentences import Speaker
 
 Record = Mapping[str, Any]
 LONGEST, LONGEST_TITLE, LONGEST_SENTENCE = 60, 300, 600  # characters
+MOST_CHANGES: Final = 12  # of an answer; all are in its row
 MOST_LISTED: Final = 5  # levers, and shares
 PLANNERS: Final = ("cscf", "scf")  # their proofs are about what plans cost
 
@@ -41,7 +43,7 @@ class AnswerShown(NamedTuple):
 
     Attributes:
         sentence: its changes in words, and what comes of them; region: in which values it holds; plan: a line a step.
-        changes: each as from -> to.
+        changes: each as from -> to; more: how many are left out, in words.
         likely: the probability before and after, in words; bar: both, from 0 to 100.
         proof: what is proved, in words; sure: ``optimal``, ``bounded`` or ``none``.
         facts: distance, and the rung of a ladder.
@@ -51,6 +53,7 @@ class AnswerShown(NamedTuple):
     region: str
     plan: tuple[str, ...]
     changes: tuple[ChangeShown, ...]
+    more: str
     likely: str
     bar: tuple[float, float] | None
     proof: str
@@ -82,8 +85,8 @@ def card(record: Record, pictures: Pictures, language: Language = "en", *, headi
         "status": record["status"],
         "word": speaker.say(record["status"]),
         "facts": tuple(_facts(record, speaker)),
-        "reason": _cut(record["reason"], LONGEST_SENTENCE).short,
-        "answers": [_answer(record, found, pictures, speaker) for found in record["counterfactuals"]],
+        "reason": cut(record["reason"], LONGEST_SENTENCE).short,
+        "answers": [answer_of(record, found, pictures, speaker) for found in record["counterfactuals"]],
         "sections": [*_reasons(record["reasons"], speaker), *_levers(record, speaker)],
     }
     rendered: Markup = macros().card(shown)
@@ -98,47 +101,57 @@ def definitions(pictures: Pictures, names: Sequence[str] | None = None) -> Marku
 
 def _facts(record: Record, speaker: Speaker) -> Iterator[str]:
     if record["prediction"] is not None:
-        yield speaker.say("predicted", label=_cut(speaker.value(record["prediction"])).short)
+        yield speaker.say("predicted", label=cut(speaker.value(record["prediction"])).short)
     if record["probability"] is not None:
         yield speaker.say("likely_now", probability=speaker.likely(record["probability"]))
 
 
-def _answer(record: Record, found: Record, pictures: Pictures, speaker: Speaker) -> AnswerShown:
+def answer_of(record: Record, found: Record, pictures: Pictures, speaker: Speaker) -> AnswerShown:
+    """Return what is to be shown of a counterfactual."""
     sentence, *more = found["text"].split("\n")
     region = more.pop(0) if found["region"] and more else found["region_reason"]
     before, after = record["probability"], found["probability"]
     known = before is not None and after is not None
     told = speaker.say("likely_then", before=speaker.likely(before), after=speaker.likely(after)) if known else ""
+    left = len(found["changes"]) - MOST_CHANGES
     facts = [speaker.say("distance", distance=speaker.cost(found["distance"]))]
     if found["rung"] is not None:
         facts.append(speaker.say("rung", rung=found["rung"]))
     return AnswerShown(
-        _cut(sentence, LONGEST_SENTENCE).short,
-        _cut(region, LONGEST_SENTENCE).short,
-        tuple(_cut(line, LONGEST_SENTENCE).short for line in more),
-        tuple(_changes(found, pictures, speaker)),
+        cut(sentence, LONGEST_SENTENCE).short,
+        cut(region, LONGEST_SENTENCE).short,
+        tuple(cut(line, LONGEST_SENTENCE).short for line in more),
+        tuple(islice(_changes(found, pictures, speaker), MOST_CHANGES)),
+        speaker.say("more_changes", count=left) if left > 0 else "",
         told,
         (round(100 * before, 1), round(100 * after, 1)) if known else None,
-        _proof(record, found, speaker),
+        proof_of(record, found, speaker),
         found["proof"],
         tuple(facts),
     )
 
 
-def _changes(found: Record, pictures: Pictures, speaker: Speaker) -> Iterator[ChangeShown]:
-    sides = {side["feature"]: side for side in found["region"] or ()}
+def changes_of(found: Record, features: Mapping[str, Feature]) -> Iterator[Change]:
+    """Yield the changes of a counterfactual of a reply, which tells values as text, with the values themselves."""
     for told in found["changes"]:
         name = told["feature"]
-        feature = pictures.known.get(name)
-        old, new = _value(told["from"], feature), found["row"].get(name)
-        side = sides.get(name, {})
-        allowed = {
-            "levels": [value for text in side.get("levels", ()) if (value := _value(text, feature)) is not None],
-            "ends": [value for end in ("low", "high") if (value := _value(side.get(end), feature)) is not None],
-        }
-        before, after = speaker.pair(Change(name, old, new))
-        picture = pictures.marked(name, old, new, allowed)
-        yield ChangeShown(_cut(speaker.name(name)), _cut(before), _cut(after), picture)
+        yield Change(name, _value(told["from"], features.get(name)), found["row"].get(name))
+
+
+def _changes(found: Record, pictures: Pictures, speaker: Speaker) -> Iterator[ChangeShown]:
+    sides = {side["feature"]: side for side in found["region"] or ()}
+    for change in changes_of(found, pictures.known):
+        name = change.feature
+        before, after = speaker.pair(change)
+        allowed = _allowed(sides.get(name, {}), pictures.known.get(name))
+        picture = pictures.marked(name, change.old, change.new, allowed)
+        yield ChangeShown(cut(speaker.name(name)), cut(before), cut(after), picture)
+
+
+def _allowed(side: Record, feature: Feature | None) -> dict[str, list[Level]]:
+    told = {"levels": side.get("levels", ()), "ends": [side[end] for end in ("low", "high") if end in side]}
+    values = {key: [_value(text, feature) for text in texts] for key, texts in told.items()}
+    return {key: [value for value in some if value is not None] for key, some in values.items()}
 
 
 def _value(text: str | None, feature: Feature | None) -> Level | None:
@@ -153,7 +166,8 @@ def _value(text: str | None, feature: Feature | None) -> Level | None:
     return next((level for level in feature.known if written(level) == text), text)
 
 
-def _proof(record: Record, found: Record, speaker: Speaker) -> str:
+def proof_of(record: Record, found: Record, speaker: Speaker) -> str:
+    """Return in words what is proved of a counterfactual."""
     solver, bound, plans = found["solver"], found["bound"], record["explainer"] in PLANNERS
     if solver is not None and solver["proof"] == "optimal":
         return speaker.say("least", objective=solver["objective"])
@@ -169,7 +183,7 @@ def _reasons(told: Record, speaker: Speaker) -> Iterator[Section]:
     if told["alarm"]:
         lines.append(speaker.say("alarm", features=", ".join(map(speaker.name, told["alarm"]))))
     if lines:
-        yield Section(speaker.say("reasons"), tuple(_cut(line, LONGEST_SENTENCE).short for line in lines))
+        yield Section(speaker.say("reasons"), tuple(cut(line, LONGEST_SENTENCE).short for line in lines))
 
 
 def _factor(factor: Record, speaker: Speaker) -> str:
@@ -192,14 +206,15 @@ def _levers(record: Record, speaker: Speaker) -> Iterator[Section]:
     if told["responsive"] is False:
         lines.append(speaker.say("unresponsive"))
     if lines:
-        yield Section(speaker.say("levers"), tuple(_cut(line, LONGEST_SENTENCE).short for line in lines))
+        yield Section(speaker.say("levers"), tuple(cut(line, LONGEST_SENTENCE).short for line in lines))
 
 
 def _named(features: Sequence[str], speaker: Speaker) -> str:
     return " + ".join(map(speaker.name, features))
 
 
-def _cut(text: str, most: int = LONGEST) -> Text:
+def cut(text: str, most: int = LONGEST) -> Text:
+    """Return as much of a text as there is room for."""
     if len(text) <= most:
         return Text(text)
     return Text(f"{text[: most - 1]}…", text if len(text) <= LONGEST_TITLE else f"{text[: LONGEST_TITLE - 1]}…")
