@@ -153,6 +153,14 @@ def test_rows_that_need_no_answer_are_told_so(loans, explained, tmp_path):
     assert "None of 3 rows misses the target: nothing was to be explained." in read.text
 
 
+def test_cards_speak_the_language_of_the_policy(loans, tmp_path):
+    german = mlflow_cf.wrap(small_loans.fitted(loans), loans, target="good", language="de")
+    text = mlflow_cf.report(german, loans.head(8), tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<html lang="en">' in text
+    assert text.count('<div lang="de">') == 8
+    assert "steigt von" in Read(text).text
+
+
 @pytest.mark.parametrize(
     ("rows", "path", "said"),
     [(0, "report.html", "rows"), (3, ".", "folder"), (3, "file/report.html", "cannot be written")],

@@ -57,6 +57,7 @@ def test_a_comparison_sets_versions_side_by_side(loans, explained):
     assert "<old>" not in text
     share = found.survival_matrix().loc["<old>", "new"]
     assert f">{share:.0%}</td>" in text
+    assert f"{share:.0%} of the answers that &lt;old&gt; gave still hold under new." in text
     for part in ("Side by side", "Who bears what", "What answers change", "Rows of new"):
         assert part in text
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from mlflow_cf.reporting.data import NOT_ASKED, Findings, Material
+from mlflow_cf.reporting.data import NOT_ASKED, Findings, Material, Versions
 from mlflow_cf.reporting.shapes import percent, short
 from mlflow_cf.request.reasons import outcome_words
 from mlflow_cf.words.description import constraints_told
@@ -29,6 +29,7 @@ class Overview:
         question: what was asked, in a sentence.
         outcomes, distances, proofs, burden: what each picture says, in a sentence.
         helpless: who can do nothing, in a sentence.
+        survival: of versions beside each other, whether the answers of the one before still hold under the newest.
         facts: what was asked in detail, by name.
     """
 
@@ -38,6 +39,7 @@ class Overview:
     proofs: str
     burden: str
     helpless: str
+    survival: str
     facts: tuple[tuple[str, tuple[str, ...]], ...]
 
 
@@ -50,6 +52,7 @@ def overview(findings: Findings) -> Overview:
         proofs=_proofs(findings),
         burden=_burden(findings),
         helpless=_helpless(findings),
+        survival=_survival(findings.material.versions),
         facts=tuple(_facts(findings.material, findings.rows)),
     )
 
@@ -134,6 +137,16 @@ def _helpless(findings: Findings) -> str:
     group = max(shares, key=lambda name: shares[name])
     column = findings.column_words(group)
     return f"{told}; most often {column} ({percent(shares[group])})."
+
+
+def _survival(versions: Versions | None) -> str:
+    if versions is None or versions.survival is None or len(versions.survival.names) < 2:
+        return ""
+    before, newest = versions.survival.names[-2:]
+    share = versions.survival.shares[-2][-1]
+    if share is None:
+        return ""
+    return f"{percent(share)} of the answers that {before} gave still hold under {newest}."
 
 
 def _facts(material: Material, rows: int) -> Iterator[tuple[str, tuple[str, ...]]]:
