@@ -225,6 +225,7 @@ def reported(task: Task, so_far: SoFar) -> Outcome:
         failures=dict(so_far.failures),
         count=task.measuring.count,
         seed=task.measuring.seed,
+        time_limit_s=task.measuring.time_limit_s,
     )
 
 

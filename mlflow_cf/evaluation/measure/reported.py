@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import mlflow
+import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 
@@ -29,7 +30,8 @@ from mlflow_cf.words.result import Explanation
 REPORT: Final = "report.html"
 REGIONS_S: Final = 20.0  # for the regions of all rows that are shown
 COMMON_S: Final = 20.0  # for the common changes
-TRIED: Final = 1_000  # rows that the model predicts to tell how long common changes would take
+TRIED: Final = (32, 1_000)  # rows that the model predicts to tell how long common changes would take
+QUICK_S: Final = 0.1  # more rows tell it better, where few take no longer
 
 _logger = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ class Outcome:
         kept: explanations by the winner.
         figures: means and counts of all explainers.
         notes, failures: as in `Evaluation`.
-        count, seed: as they were asked for.
+        count, seed, time_limit_s: as they were asked for.
     """
 
     source: Source
@@ -56,6 +58,7 @@ class Outcome:
     failures: Mapping[str, str]
     count: int
     seed: int | None
+    time_limit_s: float | None = None
 
 
 def material_of(found: Outcome, *, patient: bool = False) -> Material:
@@ -66,9 +69,9 @@ def material_of(found: Outcome, *, patient: bool = False) -> Material:
     explained, notes = found.source.explained, list(found.notes)
     lines = {name: _lines(path) for name, path in found.paths.items()}
     winner = next(iter(found.paths))
-    common = None
+    common, limit = None, np.inf if found.time_limit_s is None else found.time_limit_s
     seconds = _seconds_of_common(explained, found.rows, lines[winner])
-    if seconds > COMMON_S and not patient:
+    if seconds > min(COMMON_S, limit) and not patient:
         notes.append(f"common changes were not looked for, which takes about {seconds:,.0f} s: call `summary()`")
     elif seconds:
         common = _table(of_lines(explained, found.rows, pd.read_parquet(found.paths[winner])))
@@ -77,7 +80,7 @@ def material_of(found: Outcome, *, patient: bool = False) -> Material:
         explained=explained,
         lines=lines,
         figures=found.figures,
-        shown=_with_regions(explained, found.rows, found.kept, found.count, None if patient else REGIONS_S),
+        shown=_with_regions(explained, found.rows, found.kept, found.count, None if patient else min(REGIONS_S, limit)),
         common=common,
         notes=tuple(notes),
         failures=found.failures,
@@ -142,10 +145,15 @@ def _seconds_of_common(explained: ExplainedModel, rows: pd.DataFrame, own: pd.Da
     asked = int((own["status"] == "found").sum())
     if not asked or len(own) != len(rows):
         return 0.0
-    some = explained.background.head(TRIED)
-    began = time.perf_counter()
-    explained.judge.verdict(some)
-    each = (time.perf_counter() - began) / max(len(some), 1)
+    each = 0.0
+    for rows_tried in TRIED:
+        some = explained.background.head(rows_tried)
+        began = time.perf_counter()
+        explained.judge.verdict(some)
+        taken = time.perf_counter() - began
+        each = taken / max(len(some), 1)
+        if taken > QUICK_S:
+            break
     missed = int((~own["status"].isin(["already", "skipped"])).sum())
     return max(each * MOST_CHANGES * missed, 1e-9)
 

@@ -80,6 +80,7 @@
     const next = some[some.indexOf(event.target.parentElement) + step];
     if (next) { next.firstElementChild.focus(); event.preventDefault(); }
   });
+  addEventListener("beforeprint", () => { document.querySelector(".asked").open = true; });
   if (rows.length) form.hidden = false;
   show();
 })();
