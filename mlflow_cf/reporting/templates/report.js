@@ -46,7 +46,8 @@
     const chosen = kinds.map((kind) => at("by-" + kind).value);
     let shown = 0;
     rows.forEach((row, number) => { row.hidden = !fits(number, words, chosen); shown += !row.hidden; });
-    at("shown").textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
+    const all = `${rows.length.toLocaleString("en")} rows`;
+    at("shown").textContent = shown === rows.length ? all : `${shown.toLocaleString("en")} of ${all}`;
     at("open").disabled = !shown;
   };
   const sort = () => {
