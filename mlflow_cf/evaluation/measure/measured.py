@@ -49,8 +49,8 @@ class Measuring:
         certify: prove that nothing is nearer, as far as the limits allow.
         wishes: what users are ready to change, for `actionability` and `feasibility`.
         lof: whether plausibility is measured, or the `inliers_of` the model if they are known already.
-        part: rows that are explained, measured and let go of together.
         keep: is handed the explanations of each part, with the index of their rows, before they are let go of.
+        part: rows that are explained, measured and let go of together.
     """
 
     explainer: ExplainerSource | None = None
@@ -61,8 +61,8 @@ class Measuring:
     certify: bool = False
     wishes: Wishes | None = None
     lof: bool | Inliers | None = True
-    part: int = PART
     keep: Callable[[pd.Index[Any], Sequence[Explanation]], object] | None = None
+    part: int = PART
 
 
 def measured_table(explained: ExplainedModel, rows: pd.DataFrame, options: Measuring) -> pd.DataFrame:
