@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mlflow_cf.evaluation.compare.versions_compared import compare
     from mlflow_cf.evaluation.measure.evaluate import evaluate
     from mlflow_cf.evaluation.measure.result import Evaluation
+    from mlflow_cf.evaluation.reported import report
     from mlflow_cf.suggest import Suggestion, Suggestions, suggest_constraints
 
 __version__ = VERSION
@@ -56,6 +57,7 @@ _LATER = {
     "autolog": "autologging.autolog",
     "compare": "evaluation.compare.versions_compared",
     "evaluate": "evaluation.measure.evaluate",
+    "report": "evaluation.reported",
     "suggest_constraints": "suggest",
 }
 
@@ -112,6 +114,7 @@ __all__ = [
     "load_model",
     "log_model",
     "order",
+    "report",
     "save_model",
     "suggest_constraints",
     "wrap",

@@ -1,4 +1,4 @@
-"""The command ``mlflow-cf``: explain or evaluate rows, compare versions, check models, replay answers, suggest."""
+"""The command ``mlflow-cf``: explain, evaluate and report, compare versions, check models, replay answers, suggest."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from mlflow_cf.errors import CounterfactualError, did_you_mean
 from mlflow_cf.evaluation.compare.comparison import read_thresholds
 from mlflow_cf.evaluation.compare.versions_compared import compare
 from mlflow_cf.evaluation.measure.evaluate import evaluate
+from mlflow_cf.evaluation.reported import report
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.policy import Query
@@ -121,6 +122,29 @@ def evaluate_rows(model_uri: str, rows: Path, **options: Any) -> None:
     click.echo(
         json.dumps(dict(found.metrics), allow_nan=False, indent=1) if as_json else f"{found}\nrun {found.run_id}"
     )
+
+
+@main.command("report")
+@_model
+@click.option(
+    "-i", "--input-path", required=True, type=click.Path(path_type=Path), help="Rows: .csv, .json or .parquet."
+)
+@click.option("-o", "--output-path", required=True, type=click.Path(path_type=Path), help="The HTML file to write.")
+@click.option("-e", "--explainer", "explainers", multiple=True, help="An explainer to compare; again for each.")
+@click.option("-g", "--group", "groups", multiple=True, help="A column by which figures are split; again for each.")
+@click.option("--count", default=1, show_default=True, help="Counterfactuals per row.")
+@click.option("--seed", type=int, help="Another seed than the model's own.")
+@click.option("--certify", is_flag=True, help="Prove that nothing is nearer.")
+def report_rows(model_uri: str, input_path: Path, output_path: Path, **options: Any) -> None:
+    """Explain the rows of a file, and write what came of it as one HTML file.
+
+    Example: mlflow-cf report -m models:/credit/1 -i rows.csv -o report.html -g sex
+    """
+    explainers, groups = (options.pop(name) or None for name in ("explainers", "groups"))
+    with _friendly_errors():
+        table = _read_rows(input_path)
+        written = report(model_uri, table, output_path, explainers=explainers, groups=groups, **options)
+    click.echo(f"{written}, {written.stat().st_size:,} bytes")
 
 
 @main.command("compare")

@@ -29,6 +29,7 @@ RUNS = (
     "test_compare.py",
     "test_evaluate.py",
     "test_evaluator_plugin.py",
+    "test_report_logged.py",
     "test_audit.py",
     "test_pictures.py",
     "artifacts/test_publish.py",

@@ -128,7 +128,7 @@ def test_the_run_has_a_child_per_version_tables_and_figures(compared):
         assert len(child.data.metrics) <= 15
         assert child.data.metrics.items() <= compared.metrics[name].items()
     tables = {f"{name}.json" for name in ("aggregates", "survival", "burden", "advice", "differences", "notes")}
-    assert artifacts(parent, "compare") == tables | {
+    assert artifacts(parent, "compare") == {"report.html"} | tables | {
         f"{name}.png" for name in ("survival", "burden", "advice", "metrics")
     }
     assert {"geco.parquet", "rows.json", "metrics.json"} <= artifacts(children["old"], "rows")

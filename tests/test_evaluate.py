@@ -112,7 +112,7 @@ def test_run_and_logged_model_have_the_metrics_the_data_set_tables_and_figures(l
         item.path.removeprefix("counterfactual/") for item in client.list_artifacts(run.info.run_id, "counterfactual")
     }
     drawn = {"outcomes.png", "distances.png", "changed_features.png", "groups.png"}
-    assert kept == {"geco.parquet", "rows.json", "metrics.csv", "metrics.json", *drawn}
+    assert kept == {"geco.parquet", "rows.json", "metrics.csv", "metrics.json", "report.html", *drawn}
     shown = mlflow.load_table("counterfactual/rows.json", run_ids=[run.info.run_id])
     assert len(shown) == len(loans.rows)
     figures = mlflow.load_table("counterfactual/metrics.json", run_ids=[run.info.run_id])

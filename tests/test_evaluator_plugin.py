@@ -76,7 +76,7 @@ def test_metrics_are_logged_to_run_and_model(loans, uri):
 
 def test_artifacts_can_be_saved_and_loaded(loans, tmp_path):
     found = mlflow.models.evaluate(loans.info.model_uri, loans.rows.drop(columns="approved"), **OURS)
-    assert set(found.artifacts) == {"counterfactual_rows_geco", "counterfactual_metrics"}
+    assert set(found.artifacts) == {"counterfactual_rows_geco", "counterfactual_metrics", "counterfactual_report"}
     found.save(tmp_path / "saved")
     again = mlflow.models.EvaluationResult.load(tmp_path / "saved")
     assert again.metrics == pytest.approx(found.metrics)

@@ -16,6 +16,7 @@ FLOORS = (
     ("testing",),
     ("autologging",),
     ("evaluation",),
+    ("reporting",),
     ("artifact",),
     ("audit",),
     ("wrapping",),

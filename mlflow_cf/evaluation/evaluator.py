@@ -10,7 +10,11 @@ import numpy as np
 import pandas as pd
 from mlflow.models import EvaluationArtifact
 from mlflow.models.evaluation import EvaluationResult, ModelEvaluator
-from mlflow.models.evaluation.artifacts import CsvEvaluationArtifact, ParquetEvaluationArtifact
+from mlflow.models.evaluation.artifacts import (
+    CsvEvaluationArtifact,
+    ParquetEvaluationArtifact,
+    TextEvaluationArtifact,
+)
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.logged import Logbook
@@ -81,3 +85,6 @@ def _artifacts(found: Evaluation) -> Iterator[tuple[str, EvaluationArtifact]]:
         yield f"{MODEL_TYPE}_rows_{name}", ParquetEvaluationArtifact(uri=uri, content=lines)
     uri = mlflow.get_artifact_uri(f"{MODEL_TYPE}/metrics.csv")
     yield f"{MODEL_TYPE}_metrics", CsvEvaluationArtifact(uri=uri, content=found.aggregates)
+    if found.report:
+        uri = mlflow.get_artifact_uri(found.report)
+        yield f"{MODEL_TYPE}_report", TextEvaluationArtifact(uri=uri, content=mlflow.artifacts.load_text(uri))

@@ -26,11 +26,13 @@ class Source:
         explained: the model, ready to answer.
         model_id: id of its LoggedModel in the store that is in use; None if there is none.
         folder: its files; None for a model that is in memory alone.
+        title: what people call it; "": nothing is known.
     """
 
     explained: ExplainedModel
     model_id: str | None = None
     folder: Path | None = None
+    title: str = ""
 
 
 def source_of(model: ModelSource) -> Source:
@@ -49,7 +51,8 @@ def source_of(model: ModelSource) -> Source:
             raw = None
         if not isinstance(raw, ExplainedModel):
             raise InputError("model", "this pyfunc is no explained model", "log it with mlflow_cf.log_model")
-        return Source(raw, known_id(model.metadata.model_id))
+        known = known_id(model.metadata.model_id)
+        return Source(raw, known, title=_name_of(known))
     if not isinstance(model, str | Path):
         fix = "pass a URI, a folder, a loaded pyfunc or what mlflow_cf.wrap returns"
         raise InputError("model", f"a {type(model).__name__} is no explained model", fix)
@@ -57,7 +60,9 @@ def source_of(model: ModelSource) -> Source:
     check_is_model(folder)
     explained = load_folder(folder)
     explained.warm_up()
-    return Source(explained, known_id(Model.load(str(folder)).model_id), folder)
+    known = known_id(Model.load(str(folder)).model_id)
+    written = str(model)
+    return Source(explained, known, folder, written if ":/" in written else _name_of(known) or Path(written).name)
 
 
 def known_id(model_id: str | None) -> str | None:
@@ -68,3 +73,7 @@ def known_id(model_id: str | None) -> str | None:
         return str(mlflow.get_logged_model(model_id).model_id)
     except MlflowException:
         return None
+
+
+def _name_of(model_id: str | None) -> str:
+    return "" if model_id is None else str(mlflow.get_logged_model(model_id).name)

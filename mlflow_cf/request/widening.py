@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
@@ -16,7 +17,7 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.regions import Side, widen
-from mlflow_cf.request.request import Request
+from mlflow_cf.request.request import CodedRows, Request, read_rows, row_task
 from mlflow_cf.words.changes import RegionSide
 from mlflow_cf.words.result import Counterfactual, Explanation
 from mlflow_cf.words.sentences import Speaker
@@ -56,6 +57,18 @@ def with_regions(
     return found
 
 
+def regions_of(request: Request, rows: pd.DataFrame, explained: Mapping[int, Explanation]) -> dict[int, Explanation]:
+    """Return explanations that are known already, by the number of their row (m, d), with a region around each answer.
+
+    Whoever has explained the rows without asking for regions asks for them here, and no row is searched again.
+    """
+    coded = CodedRows.of(request.bound_policy.space, rows)
+    known = dict(enumerate(read_rows(request.judges, coded)))
+    with request.admission.entered(request.caller.patience_s) as _:
+        found = with_regions(request, lambda number: row_task(request, coded.space, known[number]), explained)
+    return {number: found.get(number, one) for number, one in explained.items()}
+
+
 def _widened(request: Request, task: RowTask, one: Explanation, budget: Budget) -> tuple[Counterfactual, ...]:
     """Return the answers of a row with their regions."""
     problem = task.problem
@@ -90,7 +103,8 @@ def _told(answer: Counterfactual, space: FeatureSpace, sides: list[Side], speake
     """Return an answer with its region, which its text tells, too."""
     region = tuple(_side(space.features[side.column], side) for side in sides)
     text = speaker.region(region, [(side.lowest, side.highest) for side in sides])
-    return replace(answer, region=region, text=f"{answer.text}\n{text}")
+    sentence, *steps = answer.text.split("\n")
+    return replace(answer, region=region, text="\n".join([sentence, text, *steps]))
 
 
 def _side(feature: Feature, side: Side) -> RegionSide:

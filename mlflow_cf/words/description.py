@@ -54,7 +54,7 @@ def _blocks(facts: Facts) -> dict[str, Sequence[str]]:
         "structure": [facts["structure"]],
         "parity": [] if facts["parity"] is None else [_parity(facts["parity"])],
         "target": [_listed(policy["target"])],
-        "constraints": list(_constraints(policy["constraints"])) or ([] if facts["causal"] else ["none"]),
+        "constraints": list(constraints_told(policy["constraints"])) or ([] if facts["causal"] else ["none"]),
         "causal": [_causal(fact) for fact in facts["causal"]],
         "values": [policy["values"]],
         "distance": [_listed(policy["distance"])],
@@ -117,7 +117,7 @@ def _causal(fact: Facts) -> str:
 def constraint_blocks(constraints: Facts) -> dict[str, list[str]]:
     """Return constraints, as plain values, line by line, by their key."""
     blocks = dict[str, list[str]]()
-    for line in _constraints(constraints):
+    for line in constraints_told(constraints):
         key, _, rest = line.partition(":")
         if line.startswith("  "):
             blocks[next(reversed(blocks))].append(line.strip())
@@ -127,7 +127,8 @@ def constraint_blocks(constraints: Facts) -> dict[str, list[str]]:
     return blocks | ({"causal": causal} if causal else {})
 
 
-def _constraints(constraints: Facts) -> Iterator[str]:
+def constraints_told(constraints: Facts) -> Iterator[str]:
+    """Yield the constraints of a policy, one or a few lines for each key."""
     for key, value in constraints.items():
         if key == "rules":
             yield "rules:"

@@ -47,6 +47,7 @@ class Comparison:
         failed: name -> why a version, or an explainer of it, was left out.
         notes: what else is worth knowing.
         run_id: the MLflow run that has it all; it has a child per version.
+        report: path of the HTML report among the run's artifacts; "": none could be made.
     """
 
     metrics: Mapping[str, Mapping[str, float]]
@@ -60,6 +61,7 @@ class Comparison:
     failed: Mapping[str, str]
     notes: tuple[str, ...]
     run_id: str
+    report: str = ""
 
     @property
     def versions(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import mlflow
@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation import told
 from mlflow_cf.evaluation.compare.comparison import Comparison
+from mlflow_cf.evaluation.compare.reported import material_of_versions
 from mlflow_cf.evaluation.compare.side_by_side import Bootstrap, MeasuredExplainer, SideBySide
 from mlflow_cf.evaluation.compare.versions import Candidate, Versions, open_versions
 from mlflow_cf.evaluation.findings import heaviest, moved, survived
@@ -27,6 +28,7 @@ from mlflow_cf.evaluation.measure.evaluate import Task, carry_out, task_of
 from mlflow_cf.evaluation.measure.headline import of_the_winner
 from mlflow_cf.evaluation.measure.lines import ROW, GroupSource, groups_of
 from mlflow_cf.evaluation.measure.measured import Measuring
+from mlflow_cf.evaluation.measure.reported import failed, log_report
 from mlflow_cf.evaluation.measure.result import Evaluation
 from mlflow_cf.evaluation.pictures.versions import pictures
 from mlflow_cf.evaluation.source import Source
@@ -155,7 +157,16 @@ class _Sheet:
             run_id=logbook.run_id,
         )
         log_comparison(comparison, logbook)
-        return comparison
+        return replace(comparison, report=self._report(comparison))
+
+    def _report(self, comparison: Comparison) -> str:
+        """Log the report and return its path among the artifacts; "" where none could be made."""
+        try:
+            material = material_of_versions(comparison, self.evaluations, [str(name) for name in self.groups.columns])
+        except Exception as error:  # noqa: BLE001  whatever goes wrong, the comparison stands
+            failed(error)
+            return ""
+        return "" if material is None else log_report(material, FOLDER)
 
     def _measured(self) -> list[MeasuredExplainer]:
         """Return the lines of all evaluations, numbered as the rows."""

@@ -5,12 +5,14 @@ Common are changes that mean the same for every row. The page `docs/summary.md` 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import pandas as pd
 
 from mlflow_cf.errors import InputError
+from mlflow_cf.evaluation.measure.lines import GROUP
 from mlflow_cf.evaluation.summary.asking import Answer, Asking, SummaryOptions
 from mlflow_cf.evaluation.summary.choosing import Choosing
 from mlflow_cf.evaluation.summary.clock import Clock
@@ -97,3 +99,17 @@ def _check_rows(
         if lacking := [name for name in explained.space.names if answer is not None and name not in answer]:
             path = f"counterfactuals[{at}].{lacking[0]}"
             raise InputError(path, "feature is missing", "give every feature a value")
+
+
+def of_lines(
+    explained: ExplainedModel,
+    rows: pd.DataFrame,
+    lines: pd.DataFrame,
+    most: int = 5,
+    options: SummaryOptions | Mapping[str, Any] | None = None,
+) -> Cohorts:
+    """Return the `cohorts` of rows (m, d) that were measured, by the nearest answers and the groups in their lines."""
+    answers = [None if pd.isna(answer) else json.loads(answer) for answer in lines["counterfactual"]]
+    columns = [column for column in lines.columns if column.startswith(GROUP)]
+    groups = lines[columns].agg(", ".join, axis=1) if columns else None
+    return cohorts(explained, rows, most=most, groups=groups, counterfactuals=answers, options=options)

@@ -1,17 +1,13 @@
-"""`evaluate`: a table explained, measured, and logged to MLflow; several explainers compete on the same rows.
-
-Also what answers give away, measured: who was in the training data, and the model itself.
-"""
+"""`evaluate`: a table explained, measured, and logged to MLflow; several explainers compete on the same rows."""
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import mlflow
 import numpy as np
@@ -27,14 +23,17 @@ from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
 from mlflow_cf.evaluation.measure.headline import logged, of_the_winner
 from mlflow_cf.evaluation.measure.lines import GroupSource
-from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows, measured_table
+from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows
+from mlflow_cf.evaluation.measure.reported import Outcome, failed, log_report, material_of
 from mlflow_cf.evaluation.measure.result import Evaluation, contestants, ranking, unanswered
+from mlflow_cf.evaluation.measure.risks import risk_figures
+from mlflow_cf.evaluation.measure.shown import Shown
 from mlflow_cf.evaluation.pictures.evaluated import pictures
 from mlflow_cf.evaluation.source import ModelSource, Source, source_of
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
-from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
+from mlflow_cf.reporting.data import Material
 from mlflow_cf.words.sentences import Speaker
 
 
@@ -85,12 +84,14 @@ class SoFar:
         paths: the lines of each explainer; risks: what its answers give away.
         failures: who could not do it, and why.
         interruption: what stopped the work, if anything has.
+        shown: explanations by each explainer that a report may show.
     """
 
     paths: dict[str, Path] = field(default_factory=dict)
     risks: list[Figure] = field(default_factory=list)
     failures: dict[str, str] = field(default_factory=dict)
     interruption: BaseException | None = None
+    shown: dict[str, Shown] = field(default_factory=dict)
 
 
 def evaluate(
@@ -113,8 +114,9 @@ def evaluate(
     """Explain a table, measure the answers, and log everything to the active run, or else to a new one.
 
     A dozen headline metrics ``cf/...`` are logged to the run and to the model's LoggedModel, with `rows` as their data
-    set; all metrics as tables; one line per row as parquet; the first 1,000 as a table for MLflow's pages; and
-    pictures. The lines hold the answers, and with them what rows had: whoever may read the run can read them. A line
+    set; all metrics as tables; one line per row as parquet; the first 1,000 as a table for MLflow's pages; pictures;
+    and ``report.html``, a page to read. The lines and the page hold the answers, and with them what rows had: whoever
+    may read the run can read them. A line
     depends on its row alone, whatever stands beside.
 
     Args:
@@ -192,19 +194,29 @@ def carry_out(task: Task, logbook: Logbook) -> Evaluation:
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         logbook.note_input()
         logbook.note_params(told.EVALUATE, task.asked())
-        for name in task.explainers:
-            _measure(task, name, Path(scratch), so_far)
-            if so_far.interruption is not None:
-                break
+        measure_all(task, Path(scratch), so_far)
         found = _logged(task, so_far, logbook) if so_far.paths else None
     if isinstance(so_far.interruption, KeyboardInterrupt):
         raise KeyboardInterrupt(_told(found, task)) from None
     if so_far.interruption is not None:
         raise so_far.interruption
     if found is None:
-        said = "; ".join(f"{name}: {why}" for name, why in so_far.failures.items())
-        raise InputError("explainers", f"none could do it ({said})", "choose others")
+        raise nobody(so_far)
     return found
+
+
+def measure_all(task: Task, scratch: Path, so_far: SoFar) -> None:
+    """Let every explainer explain the rows, with its lines in the folder `scratch`, until something stops the work."""
+    for name in task.explainers:
+        _measure(task, name, scratch, so_far)
+        if so_far.interruption is not None:
+            break
+
+
+def nobody(so_far: SoFar) -> InputError:
+    """Return what is raised where no explainer could do it."""
+    said = "; ".join(f"{name}: {why}" for name, why in so_far.failures.items())
+    return InputError("explainers", f"none could do it ({said})", "choose others")
 
 
 def _measure(task: Task, name: str, scratch: Path, so_far: SoFar) -> None:
@@ -212,8 +224,10 @@ def _measure(task: Task, name: str, scratch: Path, so_far: SoFar) -> None:
     path = scratch / f"{name}.parquet"
     explained, rows = task.source.explained, task.rows.reset_index(drop=True)
     measuring = replace(task.measuring, explainer=task.explainers[name])
+    shown = Shown(len(rows), explained.policy.seed if measuring.seed is None else measuring.seed)
     try:
-        lines.write(path, measure_rows(explained, rows, measuring), task.beside, explained)
+        kept = replace(measuring, keep=shown.keep)
+        lines.write(path, measure_rows(explained, rows, kept), task.beside, explained)
         if task.risk:
             so_far.risks += risk_figures(name, explained, rows, path, measuring)
     except KeyboardInterrupt as error:
@@ -224,12 +238,31 @@ def _measure(task: Task, name: str, scratch: Path, so_far: SoFar) -> None:
             return
         so_far.interruption = error
     if lines.size(path):
-        so_far.paths[name] = path
+        so_far.paths[name], so_far.shown[name] = path, shown
+
+
+def reported(task: Task, so_far: SoFar) -> Outcome:
+    """Return what a report is made of: the aggregates of all explainers, and the explanations by the best of them."""
+    table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
+    ranked = ranking(so_far.paths)
+    return Outcome(
+        source=task.source,
+        rows=task.rows,
+        paths={name: so_far.paths[name] for name in ranked},
+        kept=so_far.shown[ranked[0]].items,
+        figures=table,
+        notes=(*_notes(table), *unanswered(so_far.paths)),
+        failures=dict(so_far.failures),
+        count=task.measuring.count,
+        seed=task.measuring.seed,
+        time_limit_s=task.measuring.time_limit_s,
+    )
 
 
 def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
     """Log what is there and return it."""
-    table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
+    outcome = reported(task, so_far)
+    table = outcome.figures
     if so_far.risks:
         table = pd.concat([table, figures_table(so_far.risks)], ignore_index=True)
     metrics, ranked = flat(table, by_explainer=task.competing), ranking(so_far.paths)
@@ -238,21 +271,24 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
     if logbook.metrics or so_far.interruption is not None:
         logbook.note_metrics(task.logged(metrics))
     logbook.note_tables(so_far.paths, table)
-    logbook.note_pictures(pictures(so_far.paths, table, ranked, _named(task.source.explained)))
-    notes = (*_notes(task, table), *_unknown(task, metrics), *unanswered(so_far.paths))
+    logbook.note_pictures(pictures(outcome.paths, table, ranked, _named(task.source.explained)))
+    notes = (*outcome.notes, *_unlogged(task), *_unknown(task, metrics))
     findings = Findings(table, ranked, task.columns)
     logbook.note_words(told.evaluation_note(findings, so_far.failures, notes, logbook.folder))
+    material = _material(outcome)
     return Evaluation(
         metrics=metrics,
         logged=task.logged(metrics),
         aggregates=table,
         ranking=ranked,
-        failures=dict(so_far.failures),
+        failures=outcome.failures,
         notes=notes,
         run_id=logbook.run_id,
         artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
         source=task.source,
         rows=task.rows,
+        report="" if material is None else log_report(material, logbook.folder),
+        material=material,
     )
 
 
@@ -261,13 +297,24 @@ def _named(explained: ExplainedModel) -> Callable[[str], str]:
     return Speaker(features={feature.name: feature for feature in explained.space.features}).name
 
 
-def _notes(task: Task, table: pd.DataFrame) -> Iterator[str]:
+def _material(outcome: Outcome) -> Material | None:
+    try:
+        return material_of(outcome)
+    except Exception as error:  # noqa: BLE001  whatever goes wrong, the evaluation stands
+        failed(error)
+        return None
+
+
+def _unlogged(task: Task) -> Iterator[str]:
+    if task.source.model_id is None:
+        yield "the model has no LoggedModel in this store: metrics are those of the run alone"
+
+
+def _notes(table: pd.DataFrame) -> Iterator[str]:
     """Yield what a reader should know."""
     whole = table[table["group"] == ""]
     if "coverage" not in set(whole["metric"]):
         yield "no row misses the target: nothing was to be explained"
-    if task.source.model_id is None:
-        yield "the model has no LoggedModel in this store: metrics are those of the run alone"
     sizes = table[(table["group"] != "") & (table["metric"] == "rows")].drop_duplicates("group")
     for group, rows in zip(sizes["group"], sizes["value"], strict=True):
         if rows < LEAST_SURE:
@@ -305,53 +352,3 @@ def _labels(rows: pd.DataFrame, labels: str | ArrayLike | None) -> np.ndarray[An
     if known.shape != (len(rows),):
         raise InputError("labels", f"{known.shape} labels for {len(rows)} rows", "pass one label per row")
     return known
-
-
-QUERIES: Final = (100, 1_000)  # of an attacker who copies the model
-MOST_MEMBERS: Final = 1_000  # rows of the background that are explained beside the others
-
-
-def risk_figures(
-    name: str, explained: ExplainedModel, rows: pd.DataFrame, path: Path, measuring: Measuring
-) -> Iterator[Figure]:
-    """Yield the risks of an explainer whose lines for `rows` (m, d) are in the file `path`.
-
-    ``risk/membership_auc`` tells rows of the background from `rows`, which should not be in it; there is none where no
-    rows are kept. ``risk/extraction_fidelity_100`` is the share of background rows that a copy of the model decides
-    as the model does, which has learned from the first 100 rows and their counterfactuals;
-    ``risk/extraction_baseline_100`` is that of a copy from these rows alone. Likewise of 1,000, if there are as many.
-    """
-    known = pd.read_parquet(path, columns=["mixed", "counterfactual"])
-    if explained.policy.privacy.keeps_rows:
-        seed = explained.policy.seed if measuring.seed is None else measuring.seed
-        members = explained.background.sample(min(MOST_MEMBERS, len(explained.background)), random_state=seed)
-        inside = measured_table(explained, members, replace(measuring, lof=False))["mixed"].to_numpy()
-        area = membership_auc(inside, known["mixed"].to_numpy())
-        if area is not None:
-            yield Figure(name, "", "risk/membership_auc", area, None, len(inside) + len(known))
-    if explained.model.regression:
-        return
-    found = known["counterfactual"]
-    for queries in (n for n in QUERIES if n <= len(known)):
-        asked = explained.space.select(rows.iloc[:queries])
-        answers = explained.space.from_values([json.loads(one) for one in found[:queries].dropna()])
-        for figure, tables in {"fidelity": [asked, answers], "baseline": [asked]}.items():
-            share = _fidelity(explained, tables)
-            if share is not None:
-                yield Figure(name, "", f"risk/extraction_{figure}_{queries}", share, None, queries)
-
-
-def _fidelity(explained: ExplainedModel, tables: list[pd.DataFrame]) -> float | None:
-    """Return how well a copy that learns from tables (m, d) decides the background."""
-    codes, labels = [], []
-    for table in tables:
-        space = explained.space.covering(table)
-        found, faults = space.encode_rows(table)
-        good = np.delete(found, list(faults), axis=0)
-        if len(good):
-            codes.append(good)
-            labels.append(explained.judge.verdict(space.decode(good)).codes)
-    if not codes:
-        return None
-    held_out = Labelled(explained.bound_policy.background, explained.outcome.codes)
-    return extraction_fidelity(Labelled(np.concatenate(codes), np.concatenate(labels)), held_out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -38,7 +38,7 @@ TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Measuring:
-    """How rows are explained and measured; all but the last three are as in `ExplainedModel.explain`.
+    """How rows are explained and measured; all but the last four are as in `ExplainedModel.explain`.
 
     Attributes:
         explainer: another explainer than the model's own.
@@ -49,6 +49,7 @@ class Measuring:
         certify: prove that nothing is nearer, as far as the limits allow.
         wishes: what users are ready to change, for `actionability` and `feasibility`.
         lof: whether plausibility is measured, or the `inliers_of` the model if they are known already.
+        keep: is handed the explanations of each part, with the index of their rows, before they are let go of.
         part: rows that are explained, measured and let go of together.
     """
 
@@ -60,6 +61,7 @@ class Measuring:
     certify: bool = False
     wishes: Wishes | None = None
     lof: bool | Inliers | None = True
+    keep: Callable[[pd.Index[Any], Sequence[Explanation]], object] | None = None
     part: int = PART
 
 
@@ -127,6 +129,8 @@ def _measured(
     explained: ExplainedModel, part: pd.DataFrame, explanations: Sequence[Explanation], how: Measuring
 ) -> pd.DataFrame:
     """Return the lines of a part."""
+    if how.keep is not None:
+        how.keep(part.index, explanations)
     space = explained.space.covering(part)
     X, _ = space.encode_rows(part)
     ends = np.cumsum([0, *(len(explanation.counterfactuals) for explanation in explanations)]).tolist()

@@ -5,7 +5,6 @@ Also of several explainers on the same rows, and the one that does best by a sta
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +18,11 @@ import pandas as pd
 
 from mlflow_cf import cards
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import fixed_rows
-from mlflow_cf.evaluation.measure.cohorts import Cohorts, SummaryOptions, cohorts
+from mlflow_cf.evaluation.measure.cohorts import Cohorts, SummaryOptions, of_lines
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
+from mlflow_cf.reporting.data import Material
 
 SHOWN: Final = ("coverage", "validity", "constraint_satisfaction", "mixed", "n_changed", "plausibility", "seconds")
 
@@ -44,6 +43,8 @@ class Evaluation:
         source: the model; rows: what was explained.
         version: the version that was registered with the winner, if that was asked for.
         logged: the headline metrics and those asked for beside them: what run and LoggedModel have of `metrics`.
+        report: path of the HTML report among the run's artifacts; "": none could be made.
+        material: what the report is made of.
     """
 
     metrics: Mapping[str, float]
@@ -57,6 +58,8 @@ class Evaluation:
     rows: pd.DataFrame
     version: int | None = None
     logged: Mapping[str, float] = field(default_factory=dict)
+    report: str = ""
+    material: Material | None = field(default=None, repr=False)
 
     @property
     def winner(self) -> str:
@@ -96,11 +99,7 @@ class Evaluation:
                 the winner's answers have in common.
         """
         own = self.table[self.table["explainer"] == self.winner]
-        answers = [None if pd.isna(answer) else json.loads(answer) for answer in own["counterfactual"]]
-        columns = [column for column in own.columns if column.startswith(lines.GROUP)]
-        groups = own[columns].agg(", ".join, axis=1) if columns else None
-        explained = self.source.explained
-        return cohorts(explained, self.rows, most=most, groups=groups, counterfactuals=answers, options=options)
+        return of_lines(self.source.explained, self.rows, own, most, options)
 
     def __repr__(self) -> str:
         whole = self.aggregates[(self.aggregates["group"] == "") & self.aggregates["metric"].isin(SHOWN)]
