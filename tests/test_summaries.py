@@ -116,6 +116,16 @@ class TestTheGuarantee:
         assert found.covered <= whole.covered
         assert found.proof == "optimal"
 
+    def test_very_many_values_of_a_number_are_few_moves(self) -> None:
+        rng = np.random.default_rng(1)
+        rows = pd.DataFrame(rng.normal(size=(3_000, 2)), columns=["a", "b"])
+        model = DecisionTreeClassifier(max_depth=4, random_state=0).fit(rows, rows.sum(axis=1) > 1)
+        made = mlflow_cf.wrap(model, rows, target=True, constraints={"relative": {"a": {"up": 1}, "b": {"up": 1}}})
+        found = cohorts(made, rows.head(300), most=2)
+        assert "numbers of more than 1,024 values" in found.family
+        assert found.proof == "optimal"
+        assert found.covered > 0
+
     def test_answers_are_a_family(self) -> None:
         found = cohorts(cards(), ASKING, most=2, options={"family": "answers"})
         assert found.family == (

@@ -87,7 +87,7 @@ class Asking:
         """Return the family of all changes, or on a grid so many of them."""
         rows = self.rows
         lawful = LawfulMoves(rows.bound_policy, rows.space, rows.X, ())
-        lawful = replace(lawful, moves=every_move(lawful))
+        lawful = replace(lawful, moves=every_move(lawful, rows.requirements.structure))
         return WholeFamily.of(lawful, rows.requirements.structure, most)
 
     def _listed(self) -> ListedFamily:
