@@ -209,7 +209,8 @@ def _few(values: Floats, column: int, structure: Structure | None) -> Floats:
         differs = np.any((encoded[1:] != encoded[:-1]).reshape(len(values) - 1, -1), axis=1)
         ends = np.flatnonzero(np.concatenate([[True], differs]) | np.concatenate([differs, [True]]))
         values = values[ends]
-    return values[np.unique(np.linspace(0, len(values) - 1, min(MOST_VALUES, len(values))).round().astype(int))]
+    spread = np.linspace(0, len(values) - 1, min(MOST_VALUES, len(values))).round().astype(np.intp)
+    return np.asarray(values[np.unique(spread)])
 
 
 def has_many(lawful: LawfulMoves) -> bool:
