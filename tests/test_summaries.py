@@ -59,6 +59,29 @@ class TestTheChoice:
         assert one.bound == other.bound == one.covered == other.covered
         assert 0 < one.covered < 1
 
+    def test_further_requirements_hold_for_every_row(self) -> None:
+        plain, rows = trees(constraints={"immutable": ["a"]})
+        other = DecisionTreeClassifier(max_depth=3, random_state=1).fit(rows, rows["b"] + rows["c"] > 50)
+        sure, _ = trees(constraints={"immutable": ["a"]}, margin=0.3)
+        both, _ = trees(constraints={"immutable": ["a"]}, robust_to=[other])
+        whole = cohorts(plain, rows, most=2)
+        for made in (sure, both):
+            found = cohorts(made, rows, most=2)
+            assert (found.proof, found.covered) == ("optimal", found.bound)
+            assert 0 < found.covered <= whole.covered
+
+    def test_a_model_of_several_classes(self) -> None:
+        rng = np.random.default_rng(0)
+        rows = pd.DataFrame(rng.integers(0, 12, (120, 2)), columns=["a", "b"])
+        model = DecisionTreeClassifier(max_depth=5, random_state=0).fit(rows, (rows["a"] + rows["b"]) // 8)
+        made = mlflow_cf.wrap(model, rows, target=2, constraints={"relative": {"a": {"up": 4}, "b": {"up": 4}}})
+        closed = mlflow_cf.wrap(
+            model.predict, rows, target=2, output="label",
+            constraints={"relative": {"a": {"up": 4}, "b": {"up": 4}}},
+        )  # fmt: skip
+        one, other = (cohorts(each, rows, most=2) for each in (made, closed))
+        assert (one.covered, one.bound, one.proof) == (other.covered, other.bound, "optimal")
+
     def test_the_same_again(self) -> None:
         made, rows = trees()
         assert cohorts(made, rows, most=3) == cohorts(made, rows, most=3)
@@ -93,12 +116,28 @@ class TestTheGuarantee:
         assert found.covered <= whole.covered
         assert found.proof == "optimal"
 
+    def test_very_many_values_of_a_number_are_few_moves(self) -> None:
+        rng = np.random.default_rng(1)
+        rows = pd.DataFrame(rng.normal(size=(3_000, 2)), columns=["a", "b"])
+        model = DecisionTreeClassifier(max_depth=4, random_state=0).fit(rows, rows.sum(axis=1) > 1)
+        made = mlflow_cf.wrap(model, rows, target=True, constraints={"relative": {"a": {"up": 1}, "b": {"up": 1}}})
+        found = cohorts(made, rows.head(300), most=2)
+        assert "numbers of more than 1,024 values" in found.family
+        assert found.proof == "optimal"
+        assert found.covered > 0
+
     def test_answers_are_a_family(self) -> None:
         found = cohorts(cards(), ASKING, most=2, options={"family": "answers"})
         assert found.family == (
             "the 3 changes of one or two features that most of the 6 answers for single rows are cases of"
         )
         assert found.covered == 1
+
+    def test_rows_that_may_not_be_asked_about_are_open(self) -> None:
+        options = SummaryOptions(family="all", max_evaluations=9)
+        found = cohorts(cards(), ASKING, most=2, options=options)  # three rows: a turns them, and 4
+        assert found.family.startswith("all 3 changes")
+        assert (found.bound, found.covered, found.proof) == (1.0, 4 / 6, "none")
 
     def test_too_many_changes_to_ask_about_are_those_of_answers(self) -> None:
         found = cohorts(cards(), ASKING, most=2, options=SummaryOptions(max_evaluations=5))

@@ -38,7 +38,8 @@ class SummaryOptions(UserModel):
         family: which changes are compared: ``all`` to values that may be proposed, on a grid where these are too many;
             those that most ``answers`` for single rows are cases of, at most 200; None: all where the model is opened,
             or where it can be asked about all of them and no answers are given.
-        time_limit_s: seconds; rows that were not reached count as turned in the bound. None: no clock.
+        time_limit_s: seconds for table and choice, verification not counted; rows that were not reached count as turned
+            in the bound. None: no clock.
         max_evaluations: how many changed rows a model that is not opened is asked about, verification not counted.
     """
 
@@ -86,7 +87,7 @@ class Asking:
         """Return the family of all changes, or on a grid so many of them."""
         rows = self.rows
         lawful = LawfulMoves(rows.bound_policy, rows.space, rows.X, ())
-        lawful = replace(lawful, moves=every_move(lawful))
+        lawful = replace(lawful, moves=every_move(lawful, rows.requirements.structure))
         return WholeFamily.of(lawful, rows.requirements.structure, most)
 
     def _listed(self) -> ListedFamily:
@@ -106,11 +107,14 @@ class Asking:
         return ListedFamily(tuple(changes), text)
 
     def _scored(self, family: WholeFamily | ListedFamily) -> Table:
-        """Return the table of a family whose changes are scored one by one."""
-        rows, known = self.rows, ~self.rows.unseen
-        if rows.requirements.structure is None:
-            return by_scores(rows, family, np.arange(len(rows)), asked(rows), self.clock)
-        return self._with_others(by_scores(rows, family, np.flatnonzero(known), scored(rows), self.clock))
+        """Return the table of a family whose changes are scored one by one, of as many rows as may be scored."""
+        rows, opened = self.rows, self.rows.requirements.structure is not None
+        at = np.flatnonzero(~rows.unseen) if opened else np.arange(len(rows))
+        if isinstance(family, WholeFamily):
+            at = at[: (MOST_SCORED if opened else self.most_evaluations) // max(family.size, 1)]
+        if not opened:
+            return by_scores(rows, family, at, asked(rows), self.clock)
+        return self._with_others(by_scores(rows, family, at, scored(rows), self.clock))
 
     def _with_others(self, table: Table) -> Table:
         """Return a table with rows that no structure can read, as far as the model may be asked about them."""

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.evaluation.summary.bits import Words, flags_of, packed
-from mlflow_cf.evaluation.summary.changes import CommonChange, plain, text_of
+from mlflow_cf.evaluation.summary.changes import CommonChange, applied, plain, text_of
 from mlflow_cf.evaluation.summary.clock import Clock
 from mlflow_cf.evaluation.summary.cover import Cover, best_cover
 from mlflow_cf.evaluation.summary.refused import RefusedRows
@@ -67,8 +67,7 @@ class Choosing:
         for number in cover.chosen:
             change = self.table.family.change(number)
             turned = self.table.bits[number] & left
-            at = self._places(unscored & left & ~turned)
-            turned |= self._set(at[self.rows.verified(change, at)])
+            turned |= self._set(self._more(change, self._places(unscored & left)))
             left &= ~turned
             if turned.any():
                 items.append(self._cohort(change, self._places(turned)))
@@ -85,6 +84,16 @@ class Choosing:
             greedy=cover.greedy / rows,
             family=self.table.family.text,
         )
+
+    def _more(self, change: CommonChange, at: Codes) -> Codes:
+        """Return which of rows `at` (m,) a change turns that the table knows nothing of; none when the time is over."""
+        if self.clock.late:
+            return at[:0]
+        X = self.rows.X[at]
+        Z = applied(change, self.rows.space, X)
+        kept = np.flatnonzero(self.rows.bound_policy.accepts(Z, X))
+        some = at[kept[self.rows.turned(Z[kept], at[kept])]]
+        return some[self.rows.verified(change, some)]
 
     def _cohort(self, change: CommonChange, turned: Codes) -> Cohort:
         counts = Counter(self.rows.groups[at] for at in turned) if self.rows.groups else Counter[str]()

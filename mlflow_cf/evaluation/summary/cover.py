@@ -21,13 +21,13 @@ from mlflow_cf.milp.program import Affine, Entries, Program
 from mlflow_cf.milp.solve import Effort, solve
 from mlflow_cf.problem import Codes
 
-ROUNDS: Final = 200  # of Lagrangian relaxation; the bound hardly moves after these
+ROUNDS: Final = 100  # of Lagrangian relaxation; the bound hardly moves after these
 PATIENCE: Final = 5  # rounds without a lower bound, after which prices change half as fast
 DROPPED: Final = 0.8  # sets are left out when they are no more than this share of those before
 MOST_FLAGS: Final = 2**28  # of rows and sets that are laid out for a program
 MOST_ENTRIES: Final = 500_000  # of a program: HiGHS needs seconds to minutes for so many
 EXACTLY: Final = 1e-6  # bounds are whole numbers of rows, up to rounding
-SECONDS: Final = 60.0  # for a program where there is no other limit
+SECONDS: Final = 30.0  # for a program where there is no other limit
 
 Tie = Callable[[Codes, Words], int]
 

@@ -18,6 +18,7 @@ from mlflow_cf.problem import Codes
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.sentences import counted
 
+MOST_VALUES: Final = 1_024  # of a number, before the constraints are checked: that takes up to a millisecond a move
 GRIDS: Final = (64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2)  # values of a number in one direction, where all are too many
 
 
@@ -156,6 +157,8 @@ class WholeFamily:
             values = f"{moves} in all, of which {len(self.moves):,} turn all rows that the others turn"
         else:
             values = f"{moves} in all"
+        if has_many(self.lawful):
+            values += f"; numbers of more than {MOST_VALUES:,} values: ends of what the model tells apart, or so many"
         return (
             f"all {self.size:,} changes of one or two of {features}, to a level or up or down to a number that may "
             f"be proposed ({values})"
@@ -181,16 +184,40 @@ def moves_to(feature: Feature, column: int, values: Floats, *, unranked: bool) -
     return [*up, *down, *level]
 
 
-def every_move(lawful: LawfulMoves) -> tuple[Move, ...]:
-    """Return all moves to values of the domains, by column."""
+def every_move(lawful: LawfulMoves, structure: Structure | None = None) -> tuple[Move, ...]:
+    """Return all moves to values of the domains, by column; of a number with very many values to some of them.
+
+    These are the first and the last value of every interval that the model does not tell apart, if that makes few
+    enough; else they are evenly spread.
+    """
     found: dict[int, list[Move]] = {}
     for domain in lawful.bound_policy.domains:
         for part, column in enumerate(domain.columns):
             values, feature = np.unique(domain.actions[:, part]), lawful.space.features[column]
-            values, own = values[~np.isnan(values)], lawful.X[:, column]
+            values, own = _few(values[~np.isnan(values)], column, structure), lawful.X[:, column]
             unranked = not (own < feature.unknown_from).all()
             found[column] = moves_to(feature, column, values, unranked=unranked)
     return tuple(move for column in sorted(found) for move in found[column])
+
+
+def _few(values: Floats, column: int, structure: Structure | None) -> Floats:
+    """Return at most `MOST_VALUES` of values (t,), ascending."""
+    if len(values) <= MOST_VALUES:
+        return values
+    if structure is not None:
+        encoded = structure.encode(column, values)
+        differs = np.any((encoded[1:] != encoded[:-1]).reshape(len(values) - 1, -1), axis=1)
+        ends = np.flatnonzero(np.concatenate([[True], differs]) | np.concatenate([differs, [True]]))
+        values = values[ends]
+    spread = np.linspace(0, len(values) - 1, min(MOST_VALUES, len(values))).round().astype(np.intp)
+    return np.asarray(values[np.unique(spread)])
+
+
+def has_many(lawful: LawfulMoves) -> bool:
+    """Return whether some number has more values than moves go to."""
+    return any(
+        len(np.unique(part)) > MOST_VALUES for domain in lawful.bound_policy.domains for part in domain.actions.T
+    )
 
 
 def _only(lawful: LawfulMoves, kept: Sequence[int]) -> LawfulMoves:
