@@ -212,11 +212,15 @@ def test_the_users_model_is_never_touched(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["categories", "three classes", "lossguide"])
-def test_threads_get_the_same_answers(name):
+def test_threads_get_the_same_answers(name, tmp_path):
     model, table = classifier(name)
     opened = open_native(model, rows=table)
     scores, labels = opened.score(table), opened.decide(table)
+    flavor.save(model, tmp_path / "m", signature=None, pip_requirements=["catboost"])
     with ThreadPoolExecutor(8) as pool:
+        cold = open_folder(tmp_path / "m")
+        for got in pool.map(lambda _: cold.score(table), range(24)):
+            np.testing.assert_array_equal(got, scores)
         for got in pool.map(lambda _: opened.score(table), range(24)):
             np.testing.assert_array_equal(got, scores)
         for got in pool.map(lambda _: opened.decide(table), range(24)):
