@@ -103,6 +103,18 @@ def test_whole_numbers_that_are_categories_between_and_beyond_those_of_the_backg
     agree(model, explained, data.assign(code=np.resize([-4, -3, 0, 3, 4, 5, 6, 11, 12, 13, 10**9], len(data))))
 
 
+@pytest.mark.parametrize(("number", "found"), [(90, True), (-200, True), (10**6, False)])
+def test_whole_numbers_that_are_categories_which_the_background_lacks(number, found):
+    data = offers()[["code", "price"]].replace({"code": {12: number}})
+    wanted = (data["code"] == number) ^ (data["price"] > 0)
+    model = catboost.CatBoostClassifier(**SMALL).fit(data, wanted.astype(int), cat_features=["code"])
+    explained = wrapped(model, data[data["code"] != number], wanted.astype(int))
+    if found:
+        agree(model, explained, data)
+    else:
+        assert "categories of code, of which the background lacks some" in explained.opened.note
+
+
 def test_a_model_fitted_on_an_array_takes_its_columns_by_position():
     data = offers()[["price", "weight", "count"]].astype(float)
     wanted = (value(offers()) > 1.5).astype(int)
