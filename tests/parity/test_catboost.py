@@ -225,6 +225,24 @@ def test_hashes_are_those_of_the_trees():
     assert all(some <= known for some in values)
 
 
+def test_words_with_one_hash_are_one_category():
+    data = offers()[["letter", "price"]].replace({"letter": {"a": "135374", "b": "19771"}})
+    wanted = (data["letter"] == "135374") ^ (data["price"] > 0)
+    model = catboost.CatBoostClassifier(**SMALL).fit(data, wanted.astype(int), cat_features=["letter"])
+    explained = wrapped(model, data, wanted.astype(int))
+    agree(model, explained, data)
+    same = data.replace({"letter": {"135374": "19771"}})
+    np.testing.assert_array_equal(model.predict_proba(same), model.predict_proba(data))
+
+
+def test_odd_words():
+    odd = ["", " ", "a\tb", "a\nb", '"', "\\", "\x01", "ß☂", "nan", "None", "1.0", "a" * 300]
+    data = offers()[["price"]].assign(word=np.resize(odd, 500))
+    wanted = data["word"].isin(odd[::2]) ^ (data["price"] > 0)
+    model = catboost.CatBoostClassifier(**SMALL).fit(data, wanted.astype(int), cat_features=["word"])
+    agree(model, wrapped(model, data, wanted.astype(int)), data)
+
+
 def test_no_file_is_left(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     data = offers()

@@ -86,6 +86,11 @@ def opened(model: Model, sources: Sequence[Source], space: FeatureSpace) -> tupl
     words = {word for one in categories.values() for word in one.words if word is not None}
     facts = exported(model, sorted(words))
     hashed = hashes(facts)
+    while left := sorted(words - hashed.keys()):  # of words with one hash the export names a single one
+        found = hashes(exported(model, left))
+        if found.keys().isdisjoint(left):
+            raise NotOpenedError("CatBoost's categories that its export does not name")
+        hashed |= found
     one_hot = {
         one["flat_feature_index"]: {value: place for place, value in enumerate(one.get("values", ()))}
         for one in facts["features_info"].get("categorical_features", ())
@@ -95,8 +100,8 @@ def opened(model: Model, sources: Sequence[Source], space: FeatureSpace) -> tupl
         if place in categories:
             codes = one_hot.get(place, {})
             _check_known(source, codes.keys() - hashed.values(), space)
-            found = [np.nan if word is None else codes.get(hashed[word], np.nan) for word in categories[place].words]
-            columns.append(categories[place].column(np.array(found, dtype=np.float64)))
+            values = [np.nan if word is None else codes.get(hashed[word], np.nan) for word in categories[place].words]
+            columns.append(categories[place].column(np.array(values, dtype=np.float64)))
         else:
             columns += finished([source], "CatBoost")
     return facts, columns
