@@ -20,6 +20,7 @@ from boosting_rows import (
     same_answers,
     zip_found,
 )
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -211,11 +212,15 @@ def test_the_users_model_is_never_touched(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["categories", "three classes", "lossguide"])
-def test_threads_get_the_same_answers(name):
+def test_threads_get_the_same_answers(name, tmp_path):
     model, table = classifier(name)
     opened = open_native(model, rows=table)
     scores, labels = opened.score(table), opened.decide(table)
+    flavor.save(model, tmp_path / "m", signature=None, pip_requirements=["catboost"])
     with ThreadPoolExecutor(8) as pool:
+        cold = open_folder(tmp_path / "m")
+        for got in pool.map(lambda _: cold.score(table), range(24)):
+            np.testing.assert_array_equal(got, scores)
         for got in pool.map(lambda _: opened.score(table), range(24)):
             np.testing.assert_array_equal(got, scores)
         for got in pool.map(lambda _: opened.decide(table), range(24)):
@@ -394,3 +399,39 @@ class TestCounterfactuals:
         rows = WHOLE.tail(200).astype({"debt": "float64"}).reset_index(drop=True)
         reply = served.predict(as_json_brings_them(rows), {"counterfactual": {"explain": "none"}})
         assert reply["prediction"].tolist() == model.predict(rows).tolist()
+
+
+class TestInAPipeline:
+    """The last step of a pipeline, logged by scikit-learn's flavor."""
+
+    def pipeline(self, truth, **options):
+        return make_pipeline(StandardScaler(), cb.CatBoostClassifier(**SMALL, **options)).fit(NUMBERS, truth)
+
+    def test_labels_of_several_classes(self, tmp_path):
+        model = self.pipeline(WORD)
+        mlflow_cf.save_model(model, tmp_path / "m", NUMBERS, target="top")
+        explained = mlflow_cf.load_model(tmp_path / "m")
+        assert explained.opened.structure is not None, explained.opened.note
+        rows = NUMBERS[model.predict(NUMBERS).reshape(-1) == "low"].head(4)
+        check_counterfactuals(explained, rows, lambda table: model.predict(table).reshape(-1) == "top")
+
+    def test_a_threshold_of_its_own_decides(self):
+        model = self.pipeline(GOOD)
+        model[-1].set_probability_threshold(0.2)
+        opened = open_native(model, rows=NUMBERS)
+        likely = (model.predict_proba(NUMBERS)[:, 1] > 0.2).astype(int)
+        np.testing.assert_array_equal(opened.decide(NUMBERS), likely)
+        np.testing.assert_array_equal(opened.both(NUMBERS)[0], likely)
+
+    def test_probabilities_that_do_not_add_up_are_scored(self):
+        model = self.pipeline(CLASS, loss_function="MultiClassOneVsAll")
+        explained = mlflow_cf.wrap(model, NUMBERS, target=2)
+        assert "MultiClassOneVsAll" in explained.describe()["structure"]
+        rows = NUMBERS[model.predict(NUMBERS).reshape(-1) == 0].head(4)
+        check_counterfactuals(explained, rows, lambda table: model.predict(table).reshape(-1) == 2)
+
+    def test_a_search_for_parameters(self):
+        search = GridSearchCV(cb.CatBoostRegressor(**SMALL), {"depth": [2, 3]}, cv=2).fit(NUMBERS, VALUE)
+        explained = mlflow_cf.wrap(search, NUMBERS, target=mlflow_cf.Target(low=40.0))
+        assert explained.opened.structure is not None, explained.opened.note
+        np.testing.assert_array_equal(explained.model.decide(NUMBERS), search.predict(NUMBERS))

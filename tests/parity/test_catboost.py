@@ -103,6 +103,18 @@ def test_whole_numbers_that_are_categories_between_and_beyond_those_of_the_backg
     agree(model, explained, data.assign(code=np.resize([-4, -3, 0, 3, 4, 5, 6, 11, 12, 13, 10**9], len(data))))
 
 
+@pytest.mark.parametrize(("number", "found"), [(90, True), (-200, True), (10**6, False)])
+def test_whole_numbers_that_are_categories_which_the_background_lacks(number, found):
+    data = offers()[["code", "price"]].replace({"code": {12: number}})
+    wanted = (data["code"] == number) ^ (data["price"] > 0)
+    model = catboost.CatBoostClassifier(**SMALL).fit(data, wanted.astype(int), cat_features=["code"])
+    explained = wrapped(model, data[data["code"] != number], wanted.astype(int))
+    if found:
+        agree(model, explained, data)
+    else:
+        assert "categories of code, of which the background lacks some" in explained.opened.note
+
+
 def test_a_model_fitted_on_an_array_takes_its_columns_by_position():
     data = offers()[["price", "weight", "count"]].astype(float)
     wanted = (value(offers()) > 1.5).astype(int)
@@ -211,6 +223,24 @@ def test_hashes_are_those_of_the_trees():
     values = [set(one.get("values", ())) for one in facts["features_info"]["categorical_features"]]
     assert any(values)
     assert all(some <= known for some in values)
+
+
+def test_words_with_one_hash_are_one_category():
+    data = offers()[["letter", "price"]].replace({"letter": {"a": "135374", "b": "19771"}})
+    wanted = (data["letter"] == "135374") ^ (data["price"] > 0)
+    model = catboost.CatBoostClassifier(**SMALL).fit(data, wanted.astype(int), cat_features=["letter"])
+    explained = wrapped(model, data, wanted.astype(int))
+    agree(model, explained, data)
+    same = data.replace({"letter": {"135374": "19771"}})
+    np.testing.assert_array_equal(model.predict_proba(same), model.predict_proba(data))
+
+
+def test_odd_words():
+    odd = ["", " ", "a\tb", "a\nb", '"', "\\", "\x01", "ß☂", "nan", "None", "1.0", "a" * 300]
+    data = offers()[["price"]].assign(word=np.resize(odd, 500))
+    wanted = data["word"].isin(odd[::2]) ^ (data["price"] > 0)
+    model = catboost.CatBoostClassifier(**SMALL).fit(data, wanted.astype(int), cat_features=["word"])
+    agree(model, wrapped(model, data, wanted.astype(int)), data)
 
 
 def test_no_file_is_left(tmp_path, monkeypatch):

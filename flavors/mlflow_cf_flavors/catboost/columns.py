@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from mlflow_cf_flavors.catboost.export import Facts, Model, exported, hashes
 from mlflow_cf_flavors.sklearn.sources import Source, finished, values_of
 
 FEW_ROWS: Final = 256  # with categories, up to so many are read faster from an array of objects than from a table
-WHOLE: Final = 4096  # most whole numbers, from a feature's least to its largest, that are looked up as categories
+WHOLE: Final = 4096  # up to so many whole numbers are looked up as categories, from a feature's least to its largest
+BEYOND: Final = 256  # and so many below and above these, which the background may lack
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,11 @@ def opened(model: Model, sources: Sequence[Source], space: FeatureSpace) -> tupl
     words = {word for one in categories.values() for word in one.words if word is not None}
     facts = exported(model, sorted(words))
     hashed = hashes(facts)
+    while left := sorted(words - hashed.keys()):  # of words with one hash the export names a single one
+        found = hashes(exported(model, left))
+        if found.keys().isdisjoint(left):
+            raise NotOpenedError("CatBoost's categories that its export does not name")
+        hashed |= found
     one_hot = {
         one["flat_feature_index"]: {value: place for place, value in enumerate(one.get("values", ()))}
         for one in facts["features_info"].get("categorical_features", ())
@@ -93,8 +99,9 @@ def opened(model: Model, sources: Sequence[Source], space: FeatureSpace) -> tupl
     for place, source in enumerate(sources):
         if place in categories:
             codes = one_hot.get(place, {})
-            found = [np.nan if word is None else codes.get(hashed[word], np.nan) for word in categories[place].words]
-            columns.append(categories[place].column(np.array(found, dtype=np.float64)))
+            _check_known(source, codes.keys() - hashed.values(), space)
+            values = [np.nan if word is None else codes.get(hashed[word], np.nan) for word in categories[place].words]
+            columns.append(categories[place].column(np.array(values, dtype=np.float64)))
         else:
             columns += finished([source], "CatBoost")
     return facts, columns
@@ -105,8 +112,18 @@ def _category(source: Source, space: FeatureSpace) -> _Category:
     return _Category([_word(value) for value in values], column)
 
 
+def _check_known(source: Source, unknown: Collection[int], space: FeatureSpace) -> None:
+    """Refuse numbers that are categories if some of these were not found: any number may come in a row to explain.
+
+    Levels that the background lacks are known as such, and so nothing is certified about them.
+    """
+    if unknown and isinstance(source, NumberColumn):
+        name = space.features[source.feature].name
+        raise NotOpenedError(f"CatBoost's categories of {name}, of which the background lacks some")
+
+
 def _whole(source: NumberColumn, space: FeatureSpace) -> Sequence[float]:
-    """Return the whole numbers that may be categories: those of the background, and all between them if not too many.
+    """Return the whole numbers that may be categories: those of the background, and all around them if not too many.
 
     Raises:
         NotOpenedError: its numbers are no whole ones.
@@ -115,7 +132,7 @@ def _whole(source: NumberColumn, space: FeatureSpace) -> Sequence[float]:
     if source.steps or feature.stored.kind not in "iu":
         raise NotOpenedError(f"the numbers of {feature.name} as CatBoost's categories")
     if feature.high - feature.low <= WHOLE:
-        return [float(number) for number in range(int(feature.low), int(feature.high) + 1)]
+        return [float(number) for number in range(int(feature.low) - BEYOND, int(feature.high) + BEYOND + 1)]
     return list(map(float, feature.values))
 
 

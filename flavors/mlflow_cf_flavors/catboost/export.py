@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
@@ -50,7 +50,7 @@ def exported(model: Model, words: Sequence[str] = ()) -> Facts:
         return cast("Facts", json.loads(file.read_text(encoding="utf-8")))
 
 
-def hashes(facts: Facts) -> Mapping[str, int]:
+def hashes(facts: Facts) -> dict[str, int]:
     """Return the hash of every word that was exported, as the trees hold it: a signed number of 32 bits."""
     known = facts["features_info"].get("cat_features_hash", ())
     return {one["value"]: (one["hash"] + 2**31) % 2**32 - 2**31 for one in known}

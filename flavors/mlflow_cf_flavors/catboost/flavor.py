@@ -63,7 +63,7 @@ def requirements(model: object) -> list[str]:
 
 
 def save(
-    model: Model, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool = False
+    model: object, path: Path, *, signature: object, pip_requirements: list[str], allow_functions: bool = False
 ) -> None:
     """Write `model` as an MLflow model folder in CatBoost's own binary format.
 
@@ -80,7 +80,7 @@ def save(
     mlflow.catboost.save_model(model, str(path), signature=signature, pip_requirements=pip_requirements)
 
 
-def open(model: Model, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
+def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None = None) -> OpenModel:
     """Open a fitted model; `rows` are some rows it must be able to answer.
 
     Every answer asks for one thread, as an argument of the call. Raises InputError for what answers no label or
@@ -88,7 +88,8 @@ def open(model: Model, *, output: str | None = None, rows: pd.DataFrame | None =
     """
     objective = _checked_objective(model)
     _check_own(model, objective, output)
-    classes = plain_labels(model.classes_)
+    trained: Model = model
+    classes = plain_labels(trained.classes_)
     check_output(model, output, regression=not classes)
     columns = _columns(model, rows)
     check_columns(columns.names, rows)

@@ -17,6 +17,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Link, NotOpenedError, Structure
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.boosting import lightgbm_trees, without
+from mlflow_cf_flavors.catboost.export import objective_of
 from mlflow_cf_flavors.catboost.structure import catboost_trees
 from mlflow_cf_flavors.sklearn.additive import additive_trees
 from mlflow_cf_flavors.sklearn.columns import through, transformed
@@ -118,6 +119,9 @@ def _xgboost(estimator: Estimator, table: _Input) -> TreeModel:
 
 
 def _catboost(estimator: Estimator, table: _Input) -> TreeModel:
+    """CatBoost in a pipeline, which answers probabilities there: those of MultiClassOneVsAll do not add up to 1."""
+    if (objective := objective_of(estimator)) == "MultiClassOneVsAll":
+        raise NotOpenedError(f"CatBoost's objective {objective}")
     return catboost_trees(estimator, table.sources, table.space)
 
 
