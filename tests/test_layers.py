@@ -17,6 +17,7 @@ FLOORS = (
     ("autologging",),
     ("evaluation",),
     ("artifact",),
+    ("files",),
     ("audit",),
     ("wrapping",),
     ("explained",),
