@@ -27,8 +27,9 @@ from mlflow_cf.evaluation.compare.versions_compared import compare
 from mlflow_cf.evaluation.measure.evaluate import evaluate
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.files.explain import Asked, explain_files
-from mlflow_cf.files.rows import RowFiles, parquet_files
+from mlflow_cf.files.rows import RowFiles
 from mlflow_cf.model.flavors import fetch
+from mlflow_cf.parquet import parquet_files
 from mlflow_cf.policy import Query
 from mlflow_cf.records.document import Record
 from mlflow_cf.suggest import suggest_constraints

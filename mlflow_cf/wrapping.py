@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlflow_cf.backgrounds import Background as Counted
+from mlflow_cf.backgrounds import taken
 from mlflow_cf.causal.fitted import with_arrays
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
@@ -30,7 +33,7 @@ _logger = logging.getLogger(__name__)
 @told_by(WrapOptions)
 def wrap(
     model: object,
-    data: Table,
+    data: Table | Counted,
     labels: ArrayLike | None = None,
     *,
     target: TargetSource = None,
@@ -63,7 +66,7 @@ def wrap(
             loaded pyfunc; or a function of a table, with `output`.
         data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). Strings,
             categories, dates and missing values stay as they are; what is proposed comes from these rows. A column that
-            never varies here is kept as a row has it.
+            never varies here is kept as a row has it. Of more rows than memory holds, a `mlflow_cf.Background`.
         labels: (n,) training target of these rows, for explainers that use it; None: they take the model's answers.
         (see `WrapOptions`)
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
@@ -74,8 +77,9 @@ def wrap(
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
                           language, reasons, protected)  # fmt: skip
-    opened = open_native(model, output=output, rows=data)
-    return assemble(opened, data, labels, options, open_versions(options.versions, data, output))
+    rows, labels, counted = taken(data, labels)
+    opened = open_native(model, output=output, rows=rows)
+    return assemble(opened, rows, labels, options, open_versions(options.versions, rows, output), counted)
 
 
 def assemble(
@@ -84,8 +88,12 @@ def assemble(
     labels: ArrayLike | None,
     options: WrapOptions,
     versions: Mapping[str, OpenModel] | None = None,
+    counted: Counted | None = None,
 ) -> ExplainedModel:
-    """Join an opened model, and other `versions` by their names, with its background and options."""
+    """Join an opened model, and other `versions` by their names, with its background and options.
+
+    Where the rows of `data` are a sample, `counted` is what is known of all rows.
+    """
     data = as_background(data, model.columns, numbered=True)  # numbers stay names unless the model has its own
     if model.columns:
         missing = [column for column in model.columns if column not in data.columns]
@@ -97,14 +105,18 @@ def assemble(
     known = None if labels is None else np.asarray(labels)
     if known is not None and known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    space = FeatureSpace.infer(data, options.features)
+    space = (
+        FeatureSpace.infer(data, options.features)
+        if counted is None
+        else counted.space(list(map(str, data.columns)), options.features)
+    )
     codes = space.encode(data)
     constraints, causal = with_arrays(policy.constraints, space, data, codes)
     policy = policy.model_copy(update={"constraints": constraints})
     if policy.privacy.keeps_rows:
         background = Background(data.reset_index(drop=True), known, codes)
     else:
-        codes = stand_ins(codes)
+        codes, space = stand_ins(codes), replace(space, joint=())  # combinations are parts of rows
         background = Background(space.decode(codes), None, codes)
     extra_models = ExtraModels.learn(policy, versions or {}, space, codes)
     explained = ExplainedModel.build(

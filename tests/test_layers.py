@@ -44,8 +44,9 @@ FLOORS = (
     ("constraints",),
     ("plaf",),
     ("words",),
+    ("backgrounds",),
     ("features",),
-    ("validation",),
+    ("parquet", "validation"),
     ("errors", "kernel", "stepwise", "unlogged", "version"),
 )
 LEVEL = {name: -height for height, floor in enumerate(FLOORS) for name in floor}

@@ -1,6 +1,5 @@
 """Rows of Spark data frames, explained by real workers of a local Spark."""
 
-import json
 import os
 import subprocess
 import sys
@@ -18,9 +17,9 @@ from mlflow_cf.errors import ArtifactError, InputError
 
 pytest.importorskip("pyspark")
 
-from pyspark.errors import PySparkException  # noqa: E402
+from pyspark.errors import PySparkException
 
-from mlflow_cf.spark import explain  # noqa: E402
+from mlflow_cf.spark import explain
 
 ALL = {"count": 2, "region": True, "levers": 1, "responsiveness": True, "reasons": True, "why_not": "full"}
 
@@ -50,7 +49,13 @@ def rows():
 @pytest.fixture(scope="module")
 def frame(spark, rows):
     """Return the same in Spark, in three partitions."""
-    return spark.createDataFrame(rows.astype(object).where(rows.notna(), None), schema=SCHEMA).repartition(3)
+    return in_spark(spark, rows, SCHEMA).repartition(3)
+
+
+def in_spark(spark, rows, schema):
+    """Return rows in Spark, without pandas' own way there: pyspark does not yet know all of pandas 3."""
+    plain_rows = rows.astype(object).where(rows.notna(), None).itertuples(index=False, name=None)
+    return spark.createDataFrame([tuple(row) for row in plain_rows], schema)
 
 
 SCHEMA = "age bigint, income double, job string, owner boolean, debts double, id string"
@@ -95,28 +100,27 @@ def test_columns_are_typed_whatever_they_hold(saved, frame):
 def test_all_columns_are_kept_without_a_key(saved, frame, rows):
     found = explain(frame.withColumn("twice", frame.age * 2), saved)
     assert found.columns[: len(rows.columns) + 2] == [*rows.columns, "twice", "prediction"]
-    assert found.select("id", "twice").toPandas().set_index("id")["twice"].to_dict() == dict(
-        zip(rows["id"], rows["age"] * 2, strict=True)
-    )
+    kept = {row.id: row.twice for row in found.select("id", "twice").collect()}
+    assert kept == dict(zip(rows["id"], rows["age"] * 2, strict=True))
     assert explain(frame, saved, key=["job", "id"]).columns[:3] == ["job", "id", "prediction"]
 
 
 def test_null_keys_are_kept_and_nothing_is_lost(saved, spark, rows):
-    keyless = rows.assign(id=[None, None, *rows["id"][2:]]).astype(object)
-    frame = spark.createDataFrame(keyless.where(keyless.notna(), None), schema=SCHEMA)
+    frame = in_spark(spark, rows.assign(id=[None, None, *rows["id"][2:]]), SCHEMA)
     found = explain(frame, saved, {"counterfactual": {"explain": "none"}}, key="id").select("id").collect()
-    assert sorted(str(row.id) for row in found) == sorted(map(str, keyless["id"]))
+    assert sorted(str(row.id) for row in found) == ["None", "None", *rows["id"][2:]]
 
 
 def test_rows_that_cannot_be_read_are_invalid(saved, spark, explained, rows):
-    bad = rows.assign(income=rows["income"].where(rows.index >= 20, np.inf)).astype(object)
-    frame = spark.createDataFrame(bad.where(bad.notna(), None), schema=SCHEMA).coalesce(1)
+    frame = in_spark(spark, rows.assign(income=rows["income"].where(rows.index >= 20, np.inf)), SCHEMA).coalesce(1)
     found = answers(explain(frame, saved, key="id"), "id")
     assert len(found) == 50
     assert {found[key,]["status"] for key in rows["id"][:20]} == {"invalid"}
     assert found["p03",]["reason"].startswith("income: inf is no finite number")
-    good = expected(explained, rows[20:], {})
-    assert {key: found[key] for key in good} == good
+    for key, good in expected(explained, rows[20:], {}).items():
+        # a linear model's last digit depends on how many rows it is asked about together
+        assert found[key].pop("probability") == pytest.approx(good.pop("probability"), rel=1e-12)
+        assert found[key] == good
 
 
 def test_no_rows_and_empty_partitions(saved, frame):
@@ -131,7 +135,11 @@ def test_no_rows_and_empty_partitions(saved, frame):
         (lambda df: df.withColumnRenamed("age", "agee"), {}, "df.age: column is missing; did you mean 'agee'?"),
         (lambda df: df.select("*", df.age), {}, "df.age: two columns have this name"),
         (lambda df: df, {"key": "idd"}, "key.idd: not a column of df; did you mean 'id'?"),
-        (lambda df: df.withColumnRenamed("id", "status"), {}, "key.status: a reply has a column of this name"),
+        (
+            lambda df: df.withColumnRenamed("id", "status"),
+            {"key": "status"},
+            "key.status: a reply has a column of this name",
+        ),
         (lambda df: df, {"params": {"counterfactual": {"cuont": 1}}}, "cuont: not a known key; did you mean 'count'?"),
     ],
 )
@@ -198,7 +206,7 @@ def test_a_worker_that_dies_is_replaced_with_the_same_answers(spark, tmp_path):
         model = tmp_path / "model"
         mlflow_cf.save_model(mortal.score, model, data.iloc[:-1], code_paths=[tmp_path / "mortal.py"], **options)
         rows = data.assign(id=[f"p{number:02}" for number in range(len(data))])
-        frame = spark.createDataFrame(rows.astype(object).where(rows.notna(), None), schema=SCHEMA)
+        frame = in_spark(spark, rows, SCHEMA)
         found = answers(explain(frame, model, key="id"), "id")
         assert mark.exists()
         assert found == expected(mlflow_cf.load_model(model), rows, {})
@@ -222,9 +230,13 @@ def test_dates_decimals_and_labels_of_spark(spark, tmp_path):
     options = {"target": 1, "output": "label", "allow_functions": True, "pip_requirements": []}
     mlflow_cf.save_model(later, model, data, validate="here", **options)
     rows = data.head(20).assign(id=[f"p{number:02}" for number in range(20)])
-    raw = rows.assign(ratio=[Decimal(str(one)) for one in rows["ratio"]], stars=rows["stars"].astype(int))
+    raw = rows.assign(
+        since=rows["since"].dt.tz_localize("Europe/Vienna"),
+        ratio=[Decimal(str(one)) for one in rows["ratio"]],
+        stars=rows["stars"].astype(int),
+    )
     kinds = "since timestamp, there timestamp, ratio decimal(10,2), stars int, id string"
-    found = answers(explain(spark.createDataFrame(raw, schema=kinds), model, key="id"), "id")
+    found = answers(explain(in_spark(spark, raw, kinds), model, key="id"), "id")
     assert found == expected(mlflow_cf.load_model(model), rows, {})
     assert {one["status"] for one in found.values()} >= {"found", "already"}
 
@@ -246,7 +258,7 @@ def test_the_artifact_works_in_a_udf_of_mlflow(saved, explained, spark, rows, op
 
 def spark_udf(spark, saved, rows, params):
     names = rows.columns[:5]
-    frame = spark.createDataFrame(rows.astype(object).where(rows.notna(), None), schema=SCHEMA).coalesce(1)
+    frame = in_spark(spark, rows, SCHEMA).coalesce(1)
     udf = mlflow.pyfunc.spark_udf(spark, str(saved), env_manager="local", params=params)
     return [row.answer for row in frame.withColumn("answer", udf(*names)).select("answer").collect()]
 
@@ -257,9 +269,9 @@ def test_what_solvers_and_plans_say_gets_through_a_udf(spark, tmp_path):
     options = {"target": "good", "explainer": "ceocl", "pip_requirements": ["scikit-learn"]}
     mlflow_cf.save_model(small_loans.fitted(data), folder, data, **options)
     found = spark_udf(spark, folder, data.head(10).assign(id="p"), {"counterfactual": {}})
-    solvers = [one.solver.proof for row in found for one in row.counterfactuals]
-    assert set(solvers) <= {"optimal", "bounded", "none"}
-    assert solvers
+    proofs = {one.solver.proof for row in found for one in row.counterfactuals}
+    expected = mlflow_cf.load_model(folder).predict(data.head(10))["counterfactuals"]
+    assert proofs == {(one["solver"] or {}).get("proof") for several in expected for one in several}
 
 
 def test_a_row_that_cannot_be_predicted_is_told_in_a_udf(saved, spark, rows):
@@ -269,6 +281,6 @@ def test_a_row_that_cannot_be_predicted_is_told_in_a_udf(saved, spark, rows):
 
 
 def test_nothing_imports_spark_unasked():
-    code = "import sys, mlflow_cf, mlflow_cf.cli, json; print(json.dumps([m for m in sys.modules if 'spark' in m]))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
-    assert [name for name in json.loads(done.stdout) if name.startswith(("pyspark", "mlflow_cf.spark"))] == []
+    """MLflow itself imports pyspark where it is installed."""
+    code = "import sys, mlflow_cf, mlflow_cf.cli; sys.exit('mlflow_cf.spark' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False, env=os.environ).returncode == 0
