@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.errors import PySparkException
 
-from mlflow_cf.spark import explain
+from mlflow_cf.spark import background, explain
 
 ALL = {"count": 2, "region": True, "levers": 1, "responsiveness": True, "reasons": True, "why_not": "full"}
 
@@ -55,7 +55,9 @@ def frame(spark, rows):
 def in_spark(spark, rows, schema):
     """Return rows in Spark, without pandas' own way there: pyspark does not yet know all of pandas 3."""
     plain_rows = rows.astype(object).where(rows.notna(), None).itertuples(index=False, name=None)
-    return spark.createDataFrame([tuple(row) for row in plain_rows], schema)
+    moment = pd.Timestamp
+    values = [[one.to_pydatetime() if isinstance(one, moment) else one for one in row] for row in plain_rows]
+    return spark.createDataFrame(values, schema)
 
 
 SCHEMA = "age bigint, income double, job string, owner boolean, debts double, id string"
@@ -278,6 +280,65 @@ def test_a_row_that_cannot_be_predicted_is_told_in_a_udf(saved, spark, rows):
     bad = rows.assign(income=rows["income"].where(rows.index != 3, np.inf))
     with pytest.raises(PySparkException, match="has no null for a row that cannot be predicted"):
         spark_udf(spark, saved, bad, {})
+
+
+def counted_frame(rows):
+    rng = np.random.default_rng(0)
+    holes = rng.random(rows) < 0.3
+    return pd.DataFrame(
+        {
+            "whole": rng.integers(0, 9, rows) * 500,
+            "holes": np.where(holes, np.nan, rng.integers(0, 7, rows) * 2.0),
+            "real": rng.normal(size=rows),
+            "many": rng.integers(0, 10**6, rows) * 5,
+            "flag": rng.random(rows) < 0.5,
+            "name": pd.Series(np.where(holes, None, rng.choice(["x", "y"], rows)), dtype=object),
+            "good": rng.choice(["yes", "no"], rows),
+        }
+    )
+
+
+COUNTED = "whole bigint, holes double, real double, many bigint, flag boolean, name string, good string"
+
+
+@pytest.mark.parametrize("sample", [40, 500])
+def test_a_background_of_a_data_frame_is_that_of_files(spark, tmp_path, sample):
+    data = counted_frame(200)
+    groups = [["flag", "name"]]
+    found = background(
+        in_spark(spark, data, COUNTED).repartition(3), labels="good", groups=groups, sample=sample, seed=1
+    )
+    data.to_parquet(tmp_path / "rows.parquet")
+    other = mlflow_cf.Background.from_parquet(tmp_path / "rows.parquet", labels="good", groups=groups, sample=sample)
+    names = list(found.rows.columns)
+    assert found.rows.dtypes.to_dict() == other.rows.dtypes.to_dict()
+    assert (found.total, len(found), len(found.labels)) == (200, min(sample, 200), min(sample, 200))
+    space, expected = found.space(names), other.space(names)
+    for one, same in zip(space.features, expected.features, strict=True):
+        facts, others = one.to_dict(), same.to_dict()
+        if sample < 200 and one.name in ("real", "many"):  # by the values of another sample
+            codes = np.sort(data[one.name].to_numpy(dtype=float))
+            assert one.counts.tolist() == np.histogram(codes, np.append(one.values, np.inf))[0].tolist()
+            for key in ("values", "counts", "mad"):
+                facts.pop(key), others.pop(key)
+        assert facts == pytest.approx(others) if isinstance(facts, float) else facts == others
+    assert [joint.to_dict() for joint in space.joint] == [joint.to_dict() for joint in expected.joint]
+    pairs = set(map(tuple, data.astype(object).where(data.notna(), "-").itertuples(index=False)))
+    drawn = found.rows.assign(good=found.labels)
+    assert set(map(tuple, drawn.astype(object).where(drawn.notna(), "-").itertuples(index=False))) <= pairs
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"labels": "goood"}, "df.goood: column is missing; did you mean 'good'"),
+        ({"columns": ["flagg"]}, "df.flagg: column is missing; did you mean 'flag'"),
+        ({"groups": [["naem"]]}, "df.naem: column is missing; did you mean 'name'"),
+    ],
+)
+def test_columns_that_a_background_lacks_are_told(spark, options, message):
+    with pytest.raises(InputError, match=message):
+        background(in_spark(spark, counted_frame(5), COUNTED), **options)
 
 
 def test_nothing_imports_spark_unasked():

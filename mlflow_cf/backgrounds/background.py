@@ -106,7 +106,7 @@ class Background:
             for file in files:
                 for batch in pq.ParquetFile(file).iter_batches(size, columns=wanted):
                     read = dict(zip(batch.schema.names, batch.columns, strict=True))
-                    yield pa.table({name: _known(read[name], kinds[name]) for name in wanted})
+                    yield pa.table({name: known(read[name], kinds[name]) for name in wanted})
 
         together = [tuple(name for name in features if name in set(group)) for group in groups]
         return cls.of(count(blocks, together, sample, seed), labels)
@@ -202,7 +202,7 @@ def _joined(file: Path, name: str, known: pa.DataType, kind: pa.DataType) -> pa.
     return pa.int64() if pa.types.is_integer(known) and pa.types.is_integer(kind) else pa.float64()
 
 
-def _known(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def known(column: pa.Array, kind: pa.DataType) -> pa.Array:
     """Return a column in the type in which it is counted, with nulls for what is not a number."""
     cast = column.cast(kind)
     return pc.if_else(pc.is_nan(cast), pa.scalar(None, kind), cast) if pa.types.is_floating(kind) else cast

@@ -87,28 +87,28 @@ def count(blocks: Blocks, groups: Sequence[tuple[str, ...]], sample: int, seed: 
         InputError: an infinite number.
     """
     drawing = _Drawing(sample, np.random.default_rng(seed))
-    columns: dict[str, _Column] = {}
-    together = {names: _Together(MOST_TOGETHER) for names in groups}
+    columns: dict[str, ColumnCounter] = {}
+    together = {names: Together(MOST_TOGETHER) for names in groups}
     rows = 0
     for block in blocks():
         drawing.add(block)
         for name in block.column_names:
-            columns.setdefault(name, _Column(name, sample)).add(block[name], rows)
+            columns.setdefault(name, ColumnCounter(name, sample)).add(block[name], rows)
         for names, one in together.items():
             one.add(block.select(names))
         rows += block.num_rows
     drawn = drawing.rows
-    wide = {name: _Cells.of(column, drawn[name]) for name, column in columns.items() if not column.complete}
+    counted = {names: one.grouped for names, one in together.items() if one.complete}
+    wide = {name: CellCounter.of(column, drawn[name]) for name, column in columns.items() if not column.complete}
     for block in blocks() if wide else ():
         for name, cells in wide.items():
             cells.add(block[name])
     found = {name: wide[name].counted if name in wide else column.counted for name, column in columns.items()}
-    counted = {names: GroupCounts(one.values, one.counts) for names, one in together.items() if one.complete}
     return Counting(rows, drawn, {name: found[name] for name in drawn.column_names}, counted)
 
 
 @dataclass
-class _Together:
+class Together:
     """Distinct rows of a few columns and how often each occurs, while there are no more than `most`."""
 
     most: int
@@ -119,7 +119,11 @@ class _Together:
         """Count the rows of a block."""
         if not self.complete:
             return
-        block = block.append_column("", pa.array(np.ones(block.num_rows, dtype=np.int64)))
+        self.add_counted(block, np.ones(block.num_rows, dtype=np.int64))
+
+    def add_counted(self, rows: pa.Table, counts: Counts) -> None:
+        """Count rows that occur so often each."""
+        block = rows.append_column("", pa.array(counts))
         parts = [block] if self._kept is None else [self._kept, block]
         *names, _ = block.column_names
         summed = pa.concat_tables(parts).group_by(names, use_threads=False).aggregate([("", "sum")])
@@ -127,6 +131,11 @@ class _Together:
         self.complete = summed.num_rows <= self.most
         if not self.complete:
             self._kept = None
+
+    @property
+    def grouped(self) -> GroupCounts:
+        """The distinct rows with their counts."""
+        return GroupCounts(self.values, self.counts)
 
     @property
     def values(self) -> pa.Table:
@@ -140,7 +149,7 @@ class _Together:
 
 
 @dataclass
-class _Column:
+class ColumnCounter:
     """One column while rows are read for the first time.
 
     Attributes:
@@ -150,6 +159,7 @@ class _Column:
         ends: the least and the greatest number.
         divisor: what all differences of whole numbers are multiples of; first: the first of them.
         fraction: a number that is not whole, if there is one.
+        values: distinct ones.
     """
 
     name: str
@@ -159,15 +169,15 @@ class _Column:
     divisor: int = 0
     first: int | None = None
     fraction: float | None = None
-    _values: _Together = field(init=False)
+    values: Together = field(init=False)
 
     def __post_init__(self) -> None:
-        self._values = _Together(self.most)
+        self.values = Together(self.most)
 
     @property
     def complete(self) -> bool:
         """Whether all values are counted."""
-        return self._values.complete
+        return self.values.complete
 
     def add(self, column: pa.ChunkedArray, before: int) -> None:
         """Look at the rows of a block, of which so many come before."""
@@ -176,7 +186,7 @@ class _Column:
             raise InputError(f"data.{self.name}", f"row {row:,} is infinite", "clean the column")
         self.missing += column.null_count
         known = column.drop_null()
-        self._values.add(pa.table({"value": known}))
+        self.values.add(pa.table({"value": known}))
         if len(known) and is_number(column.type):
             self._look(numbers(known))
 
@@ -195,16 +205,29 @@ class _Column:
             fractions = known[np.floor(known) != known]
             self.fraction = float(fractions[0]) if len(fractions) else None
 
+    def merge(self, other: ColumnCounter) -> None:
+        """Take up what was seen of other rows of the column."""
+        self.missing += other.missing
+        self.divisor = gcd(self.divisor, other.divisor, (other.first or 0) - (self.first or other.first or 0))
+        self.first = other.first if self.first is None else self.first
+        self.fraction = other.fraction if self.fraction is None else self.fraction
+        both = [ends for ends in (self.ends, other.ends) if ends is not None]
+        self.ends = (min(low for low, _ in both), max(high for _, high in both)) if both else None
+        if not (self.complete and other.complete):
+            self.values = Together(self.most, complete=False)
+        elif other.values.values.num_columns:
+            self.values.add_counted(other.values.values, other.values.counts)
+
     @property
     def counted(self) -> Counted:
         """All values, where they are counted."""
-        values = self._values.values
+        values = self.values.values
         kept = values.column(0).combine_chunks() if values.num_columns else pa.array([], pa.null())
-        return Counted(kept, self._values.counts, self.missing, complete=True)
+        return Counted(kept, self.values.counts, self.missing, complete=True)
 
 
 @dataclass
-class _Cells:
+class CellCounter:
     """A column with too many values to keep them all, while rows are read for the second time.
 
     Attributes:
@@ -220,7 +243,7 @@ class _Cells:
     step: int | None
 
     @classmethod
-    def of(cls, column: _Column, drawn: pa.ChunkedArray) -> _Cells:
+    def of(cls, column: ColumnCounter, drawn: pa.ChunkedArray) -> CellCounter:
         """Set up with the values of drawn rows; of numbers, with the ends, and one that is not whole if any is."""
         values = drawn.drop_null().combine_chunks().unique().sort()
         if is_number(drawn.type):

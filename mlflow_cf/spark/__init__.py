@@ -8,6 +8,7 @@ try:
 except ImportError as error:
     raise ImportError("mlflow_cf.spark needs pyspark; pip install 'mlflow-cf[spark]'") from error
 
+from mlflow_cf.spark.background import background
 from mlflow_cf.spark.explain import explain
 
-__all__ = ["explain"]
+__all__ = ["background", "explain"]
