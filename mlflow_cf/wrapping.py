@@ -10,14 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from mlflow_cf.backgrounds import Background as Counted
-from mlflow_cf.backgrounds import taken
+from mlflow_cf.backgrounds import Background, taken
 from mlflow_cf.causal.fitted import with_arrays
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
-from mlflow_cf.features import Background, FeatureSpace, Table, as_background, stand_ins
+from mlflow_cf.features import BackgroundRows, FeatureSpace, Table, as_background, stand_ins
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import open_versions
@@ -33,7 +32,7 @@ _logger = logging.getLogger(__name__)
 @told_by(WrapOptions)
 def wrap(
     model: object,
-    data: Table | Counted,
+    data: Table | Background,
     labels: ArrayLike | None = None,
     *,
     target: TargetSource = None,
@@ -88,7 +87,7 @@ def assemble(
     labels: ArrayLike | None,
     options: WrapOptions,
     versions: Mapping[str, OpenModel] | None = None,
-    counted: Counted | None = None,
+    counted: Background | None = None,
 ) -> ExplainedModel:
     """Join an opened model, and other `versions` by their names, with its background and options.
 
@@ -114,10 +113,10 @@ def assemble(
     constraints, causal = with_arrays(policy.constraints, space, data, codes)
     policy = policy.model_copy(update={"constraints": constraints})
     if policy.privacy.keeps_rows:
-        background = Background(data.reset_index(drop=True), known, codes)
+        background = BackgroundRows(data.reset_index(drop=True), known, codes)
     else:
         codes, space = stand_ins(codes), replace(space, joint=())  # combinations are parts of rows
-        background = Background(space.decode(codes), None, codes)
+        background = BackgroundRows(space.decode(codes), None, codes)
     extra_models = ExtraModels.learn(policy, versions or {}, space, codes)
     explained = ExplainedModel.build(
         model, space, background, policy, explainer, LearnedOnce(extra_models=extra_models, causal=causal)

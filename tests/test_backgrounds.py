@@ -281,3 +281,21 @@ def test_a_forged_count_of_groups_is_refused():
     for bad in ({"columns": [1, 0]}, {"columns": [0, 2]}, {"counts": [3.0]}, {"values": [], "counts": []}):
         with pytest.raises(ValueError, match="counts of other columns"):
             FeatureSpace.from_dict({**plain, "joint": [{**good, **bad}]})
+
+
+@pytest.mark.system
+def test_autolog_takes_a_background(folder):
+    found = Background.from_parquet(folder, labels="approved", sample=100)
+    mlflow_cf.autolog(data=found, target="good", evaluate_rows=0)
+    try:
+        with mlflow.start_run():
+            model = small_loans.fitted(big().drop(columns="approved"))
+            info = mlflow.sklearn.log_model(model, name="loans", serialization_format="skops")
+        (logged,) = mlflow.search_logged_models(
+            filter_string="name = 'loans_explained'", output_format="list", order_by=[{"field_name": "creation_time"}]
+        )
+    finally:
+        mlflow_cf.autolog(disable=True)
+    assert logged.source_run_id == info.run_id
+    explained = mlflow_cf.load_model(logged.model_uri)
+    assert (len(explained.background), explained.space["job"].counts.sum()) == (100, 3_000)
