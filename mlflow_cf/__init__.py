@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mlflow_cf.artifact.publish.log import load_model, log_model, save_model
 from mlflow_cf.artifact.served import _load_pyfunc as _load_pyfunc  # MLflow calls it: this package is the loader module
+from mlflow_cf.backgrounds import Background
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.constraints.actions import Action, Relationship
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError
@@ -71,6 +72,7 @@ __all__ = [
     "UFCE",
     "Action",
     "ArtifactError",
+    "Background",
     "Change",
     "Comparison",
     "Constraints",

@@ -19,7 +19,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 from mlflow_cf.artifact.load import verify_folder
 from mlflow_cf.artifact.publish.log import load_model
 from mlflow_cf.artifact.publish.signature import PARAM
-from mlflow_cf.artifact.served import replay_trace
+from mlflow_cf.artifact.served import origin_of, replay_trace
 from mlflow_cf.artifact.warm import kept_in, warm_all
 from mlflow_cf.errors import CounterfactualError, did_you_mean
 from mlflow_cf.evaluation.compare.comparison import read_thresholds
@@ -27,7 +27,10 @@ from mlflow_cf.evaluation.compare.versions_compared import compare
 from mlflow_cf.evaluation.measure.evaluate import evaluate
 from mlflow_cf.evaluation.reported import report
 from mlflow_cf.explainers.registry import options_schema
+from mlflow_cf.files.explain import Asked, explain_files
+from mlflow_cf.files.rows import RowFiles
 from mlflow_cf.model.flavors import fetch
+from mlflow_cf.parquet import parquet_files
 from mlflow_cf.policy import Query
 from mlflow_cf.records.document import Record
 from mlflow_cf.suggest import suggest_constraints
@@ -57,7 +60,11 @@ def main(context: click.Context) -> None:
 @main.command()
 @_model
 @click.option(
-    "-i", "--input-path", required=True, type=click.Path(path_type=Path), help="Rows: .csv, .json or .parquet."
+    "-i",
+    "--input-path",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Rows: .csv, .json or .parquet, or a folder of .parquet files.",
 )
 @click.option("-q", "--query", default="{}", help="Options of the request as JSON, e.g. '{\"count\": 3}'.")
 @click.option("--only", multiple=True, type=click.Choice(get_args(Status)), help="Rows of this status; again for more.")
@@ -65,21 +72,31 @@ def main(context: click.Context) -> None:
     "-o",
     "--output-path",
     type=click.Path(path_type=Path),
-    help="Write a table instead, one line per counterfactual, or per row without one: .csv or .parquet.",
+    help="Write a table instead, one line per counterfactual, or per row without one: .csv or .parquet. From .parquet "
+    "to .parquet, rows are read and written in parts: there may be any number, and after an interruption the same "
+    "command goes on.",
 )
+@click.option("--key", help="Column of the rows that tells them apart, for the table: from .parquet to .parquet.")
 @click.option("--json", "as_json", is_flag=True, help="Print the records of a reply instead of sentences.")
 def explain(
-    model_uri: str, input_path: Path, query: str, only: tuple[str, ...], output_path: Path | None, *, as_json: bool
+    model_uri: str, input_path: Path, query: str, output_path: Path | None, *, as_json: bool, **which: Any
 ) -> None:
     """Explain the rows of a file."""
+    only, key = which["only"], which["key"]
+    in_parts = input_path.is_dir() or (input_path.suffix == output_path.suffix == ".parquet" if output_path else False)
     with _friendly_errors():
         if output_path is not None and output_path.suffix not in (".csv", ".parquet"):
             raise click.BadParameter(f"{output_path.name} is none of .csv, .parquet", param_hint="--output-path")
-        rows = _read_rows(input_path)
+        if key is not None and not in_parts:
+            raise click.BadParameter("goes with rows and table as .parquet", param_hint="--key")
         asked = _read_query(query)
+        if in_parts:
+            click.echo(_explain_in_parts(model_uri, input_path, output_path, Asked(asked, only, key)))
+            return
+        rows = _read_rows(input_path)
         explained = load_model(model_uri)
         explained.warm_up()  # the clock of the request shall not pay for what is compiled on first use
-        answers = explained.request(rows.reset_index(drop=True), {"counterfactual": asked})
+        answers = explained.request(rows.reset_index(drop=True), {PARAM: asked})
     kept = [number for number, answer in enumerate(answers) if not only or answer.status in only]
     if output_path is not None:
         table = answers.to_table(kept)
@@ -91,6 +108,22 @@ def explain(
     for number in kept if output_path is None else ():
         _print_answer(number, answers[number].to_dict())
     click.echo(answers.summary)
+
+
+def _explain_in_parts(model_uri: str, input_path: Path, output_path: Path | None, asked: Asked) -> str:
+    """Explain the rows of parquet files into another one, and return how many there are of each status."""
+    if output_path is None or output_path.suffix != ".parquet":
+        raise click.BadParameter("a folder of rows needs a .parquet file for the table", param_hint="--output-path")
+    parquet_files(input_path)
+    folder = fetch(model_uri)
+    explained = load_model(folder)
+    rows = RowFiles.of(input_path, explained.space, asked.key)
+    explained.warm_up()
+    try:
+        return explain_files(explained, origin_of(folder).manifest_sha256, rows, output_path, asked)
+    except KeyboardInterrupt:
+        click.echo("interrupted; the same command goes on with what is finished", err=True)
+        sys.exit(130)
 
 
 def _print_answer(number: int, record: dict[str, Any]) -> None:

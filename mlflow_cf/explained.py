@@ -17,7 +17,7 @@ from mlflow_cf.explainers import AnyExplainer, Facts, Learned
 from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of
 from mlflow_cf.explainers.searches import Searches
-from mlflow_cf.features import Background, FeatureSpace, Rows
+from mlflow_cf.features import BackgroundRows, FeatureSpace, Rows
 from mlflow_cf.goal import BoundTarget, Requirement, Requirements, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
@@ -93,7 +93,7 @@ class ExplainedModel:
         cls,
         model: OpenModel,
         space: FeatureSpace,
-        background: Background,
+        background: BackgroundRows,
         policy: Policy,
         explainer: AnyExplainer,
         kept: LearnedOnce,
@@ -436,7 +436,7 @@ class ExplainedModel:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle what cannot be prepared again: the model and what it was wrapped with."""
-        made_of = (self.model, self.space, Background(self.background, self.labels), self.policy, self.explainer)
+        made_of = (self.model, self.space, BackgroundRows(self.background, self.labels), self.policy, self.explainer)
         return partial(
             ExplainedModel.build, kept=LearnedOnce(self.learned, self.extra_models, self.bound_policy.learned)
         ), made_of

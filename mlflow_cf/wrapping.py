@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from mlflow_cf.backgrounds import Background, taken
 from mlflow_cf.causal.fitted import with_arrays
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
-from mlflow_cf.features import Background, FeatureSpace, Table, as_background, stand_ins
+from mlflow_cf.features import BackgroundRows, FeatureSpace, Table, as_background, stand_ins
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import open_versions
@@ -30,7 +32,7 @@ _logger = logging.getLogger(__name__)
 @told_by(WrapOptions)
 def wrap(
     model: object,
-    data: Table,
+    data: Table | Background,
     labels: ArrayLike | None = None,
     *,
     target: TargetSource = None,
@@ -63,7 +65,7 @@ def wrap(
             model; a loaded pyfunc; or a function of a table, with `output`.
         data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). Strings,
             categories, dates and missing values stay as they are; what is proposed comes from these rows. A column that
-            never varies here is kept as a row has it.
+            never varies here is kept as a row has it. Of more rows than memory holds, a `mlflow_cf.Background`.
         labels: (n,) training target of these rows, for explainers that use it; None: they take the model's answers.
         (see `WrapOptions`)
         output: what a model without known outputs returns: ``"label"``, ``"score"`` or ``"value"``.
@@ -74,8 +76,9 @@ def wrap(
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
                           language, reasons, protected)  # fmt: skip
-    opened = open_native(model, output=output, rows=data)
-    return assemble(opened, data, labels, options, open_versions(options.versions, data, output))
+    rows, labels, counted = taken(data, labels)
+    opened = open_native(model, output=output, rows=rows)
+    return assemble(opened, rows, labels, options, open_versions(options.versions, rows, output), counted)
 
 
 def assemble(
@@ -84,8 +87,12 @@ def assemble(
     labels: ArrayLike | None,
     options: WrapOptions,
     versions: Mapping[str, OpenModel] | None = None,
+    counted: Background | None = None,
 ) -> ExplainedModel:
-    """Join an opened model, and other `versions` by their names, with its background and options."""
+    """Join an opened model, and other `versions` by their names, with its background and options.
+
+    Where the rows of `data` are a sample, `counted` is what is known of all rows.
+    """
     data = as_background(data, model.columns, numbered=True)  # numbers stay names unless the model has its own
     if model.columns:
         missing = [column for column in model.columns if column not in data.columns]
@@ -97,15 +104,19 @@ def assemble(
     known = None if labels is None else np.asarray(labels)
     if known is not None and known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    space = FeatureSpace.infer(data, options.features)
+    space = (
+        FeatureSpace.infer(data, options.features)
+        if counted is None
+        else counted.space(list(map(str, data.columns)), options.features)
+    )
     codes = space.encode(data)
     constraints, causal = with_arrays(policy.constraints, space, data, codes)
     policy = policy.model_copy(update={"constraints": constraints})
     if policy.privacy.keeps_rows:
-        background = Background(data.reset_index(drop=True), known, codes)
+        background = BackgroundRows(data.reset_index(drop=True), known, codes)
     else:
-        codes = stand_ins(codes)
-        background = Background(space.decode(codes), None, codes)
+        codes, space = stand_ins(codes), replace(space, joint=())  # combinations are parts of rows
+        background = BackgroundRows(space.decode(codes), None, codes)
     extra_models = ExtraModels.learn(policy, versions or {}, space, codes)
     explained = ExplainedModel.build(
         model, space, background, policy, explainer, LearnedOnce(extra_models=extra_models, causal=causal)

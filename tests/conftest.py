@@ -2,11 +2,13 @@
 
 import importlib
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -34,7 +36,7 @@ RUNS = (
     "test_pictures.py",
     "artifacts/test_publish.py",
 )
-SYSTEM = (*PROGRAMS, *RUNS, "test_helpers.py", "test_cli.py")
+SYSTEM = (*PROGRAMS, *RUNS, "test_helpers.py", "test_cli.py", "test_spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -100,3 +102,22 @@ def throw_away_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave figures out where no test looks at them: they take half of an evaluation of few rows."""
     monkeypatch.setattr("mlflow.log_figure", lambda *_: None)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a session of a local Spark with two workers, which tries a task three times."""
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
+    sql = pytest.importorskip("pyspark.sql")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        here = [str(CHECKOUT / "tests"), *filter(None, sys.path)]  # workers import what tests import
+        patch.setenv("PYTHONPATH", os.pathsep.join(here))
+        builder = sql.SparkSession.builder.master("local[2,3]").config("spark.ui.enabled", "false")
+        builder = builder.config("spark.sql.session.timeZone", "Europe/Vienna")
+        builder = builder.config("spark.local.dir", str(tmp_path_factory.mktemp("spark")))
+        session = builder.config("spark.sql.execution.arrow.maxRecordsPerBatch", "16").getOrCreate()
+        session.sparkContext.setLogLevel("OFF")
+        yield session
+        session.stop()

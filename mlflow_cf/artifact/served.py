@@ -22,15 +22,19 @@ from mlflow.environment_variables import MLFLOW_SCORING_SERVER_REQUEST_TIMEOUT
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model
 from mlflow.protos.databricks_pb2 import INTERNAL_ERROR
+from mlflow.types import Schema
 from numpy.typing import DTypeLike, NDArray
 
 from mlflow_cf.artifact.load import load_folder
+from mlflow_cf.artifact.nested import for_spark
+from mlflow_cf.artifact.publish.signature import signature_of
 from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, Record, Replay, replay
 from mlflow_cf.audit.trace import Audit, used_libraries, versions
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError, frames
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Rows
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch
+from mlflow_cf.request.answer import CROWDED
 from mlflow_cf.request.request import check_rows
 
 LEAST_MARGIN_S = 0.5  # a request is parsed before, and its reply is written after; a call of the model may be late
@@ -48,11 +52,13 @@ class ServedModel:
         within_s: seconds in which a client must have its reply, where one waits for it; long tables take their time
             otherwise, however long they are.
         audit: traces what is answered, where the policy wants that.
+        columns: the schema by which MLflow makes columns of Spark of replies, in its workers.
     """
 
     explained: ExplainedModel
     within_s: float | None = None
     audit: Audit | None = None
+    columns: Schema | None = None
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals, one record per row.
@@ -73,7 +79,8 @@ class ServedModel:
             answers = self.explained.request(rows, params, within_s=self.within_s)
             if self.audit is not None:
                 self.audit.note(rows, params, answers, started_ns)
-            return Replies(answers.to_records())
+            replies = answers.to_records()
+            return Replies(replies if self.columns is None else for_spark(replies, self.columns))
         except CounterfactualError:
             raise
         except Exception as error:  # noqa: BLE001  whatever it is, it must not leave with its message
@@ -94,7 +101,9 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     explained = load_folder(Path(path))
     explained.warm_up()
     audit = None if explained.policy.trace == "off" else Audit(explained, origin_of(Path(path)))
-    return ServedModel(explained, patience_s() if SERVER in sys.modules else None, audit)
+    in_spark = any(name in sys.modules for name in CROWDED)
+    columns = signature_of(explained.space, explained.model).outputs if in_spark else None
+    return ServedModel(explained, patience_s() if SERVER in sys.modules else None, audit, columns)
 
 
 def patience_s() -> float:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from mlflow_cf.autologging.beside import Asked, explain_beside, measure_beside
 from mlflow_cf.autologging.fitted_rows import FittedRows
 from mlflow_cf.autologging.hook import Hook
+from mlflow_cf.backgrounds import Background, taken
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
@@ -38,7 +39,7 @@ _OURS: ContextVar[bool] = ContextVar("mlflow_cf_autolog", default=False)
 
 @told_by(WrapOptions)
 def autolog(
-    data: Table | None = None,
+    data: Table | Background | None = None,
     labels: ArrayLike | None = None,
     *,
     target: TargetSource = None,
@@ -78,6 +79,7 @@ def autolog(
     Args:
         data: sample of the training rows in the model's own raw input columns, as in `log_model`. None: the rows that
             the model is fitted on, where MLflow's ``autolog`` logs it; of more than 5,000 rows a sample is taken.
+            Of a `mlflow_cf.Background`, all rows count.
         labels: (n,) training target of these rows, for explainers that use it.
         (see `WrapOptions`)
         evaluate_rows: how many of the rows that miss the target are explained and measured, as in `evaluate`; 0: none.
@@ -101,17 +103,19 @@ def autolog(
     _AUTOLOG.turn_on(Asked(rows, options, evaluate_rows, time_limit_s, log_models, registered_model_name, silent))
 
 
-def _given(data: Table | None, labels: ArrayLike | None) -> FittedRows | None:
+def _given(source: Table | Background | None, labels: ArrayLike | None) -> FittedRows | None:
     """Return the rows that the caller has passed."""
     known = None if labels is None else np.asarray(labels)
-    if data is None:
+    if source is None:
         if known is not None:
             raise InputError("labels", "there are no rows that they belong to", "pass data, too")
         return None
+    data, target, counted = taken(source, known)
+    known = None if target is None else np.asarray(target)
     as_background(data, (), numbered=True)
     if known is not None and known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    return FittedRows(data, known)
+    return FittedRows(data, known, counted)
 
 
 def _check(options: WrapOptions, evaluate_rows: int, time_limit_s: float | None) -> None:

@@ -61,11 +61,11 @@ def explain_beside(info: ModelInfo, asked: Asked) -> Source | None:
     rows, options = _sample(found, asked.options.seed), asked.options
     if not asked.log_models:
         opened = open_native(info.model_uri, rows=rows.data)
-        return Source(
-            assemble(opened, rows.data, rows.labels, options, open_versions(options.versions, rows.data, None))
-        )
+        versions = open_versions(options.versions, rows.data, None)
+        return Source(assemble(opened, rows.data, rows.labels, options, versions, rows.counted))
     name = f"{info.name or 'model'}{SUFFIX}"
-    logged, explained = log_beside(info.model_uri, name, rows.data, rows.labels, options, asked.registered_model_name)
+    data = rows.data if rows.counted is None else rows.counted
+    logged, explained = log_beside(info.model_uri, name, data, rows.labels, options, asked.registered_model_name)
     return Source(explained, logged.model_id)
 
 
@@ -78,7 +78,7 @@ def measure_beside(source: Source, info: ModelInfo, asked: Asked) -> None:
 
 def _sample(rows: FittedRows, seed: int) -> FittedRows:
     """Return no more rows than a background may have, with their labels."""
-    if len(rows.data) <= MOST_ROWS:
+    if len(rows.data) <= MOST_ROWS or rows.counted is not None:
         return rows
     kept = np.sort(np.random.default_rng(seed).choice(len(rows.data), MOST_ROWS, replace=False))
     data = rows.data.iloc[kept] if isinstance(rows.data, pd.DataFrame) else rows.data[kept]

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from mlflow_cf.backgrounds import Background
 from mlflow_cf.features import Table
 
 _PATCHES: Final = "mlflow."  # modules whose functions stand around a training call that autologging watches
@@ -31,10 +32,12 @@ class FittedRows:
     Attributes:
         data: its rows (n, d).
         labels: (n,) its training target, if it is known.
+        counted: the background of more rows that they are drawn from, if they are.
     """
 
     data: Table
     labels: np.ndarray[Any, Any] | None = None
+    counted: Background | None = None
 
 
 def rows_of_running_fit() -> FittedRows | None:

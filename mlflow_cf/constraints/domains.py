@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.compile import Pause, group_columns, no_pause
 from mlflow_cf.constraints.model import Constraints
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.features import Feature, FeatureSpace, Floats, JointCounts
 
 Values = Literal["observed", "grid", "continuous"]
 MAX_GRID = 100_000
@@ -167,13 +167,18 @@ class Combinations:
 
     Attributes:
         background: the coded rows.
+        known: combinations that were counted in more rows than these.
     """
 
     background: Floats
+    known: tuple[JointCounts, ...] = ()
     _columns: dict[int, tuple[int, NDArray[np.int32]]] = field(default_factory=dict)
 
     def domain(self, columns: tuple[int, ...], pause: Pause = no_pause) -> Domain:
         """Return the domain of a group of ascending `columns`; `pause` is called between steps of the work."""
+        for counted in self.known:
+            if counted.columns == columns:
+                return Domain(columns, counted.values, counted.counts)
         keys, size = np.zeros(len(self.background), dtype=np.int64), 1  # keys of rows ascend as their combinations do
         for column in columns:
             pause()
@@ -188,9 +193,9 @@ class Combinations:
         _, first, counts = np.unique(keys, return_index=True, return_counts=True)
         return Domain(columns, self.background[first][:, columns], counts.astype(np.float64))
 
-    def __reduce__(self) -> tuple[type[Combinations], tuple[Floats]]:
-        """Pickle the rows alone: ranks are computed from them."""
-        return Combinations, (self.background,)
+    def __reduce__(self) -> tuple[type[Combinations], tuple[Floats, tuple[JointCounts, ...]]]:
+        """Pickle the rows, and what was counted: ranks are computed from them."""
+        return Combinations, (self.background, self.known)
 
 
 def _ranked(values: NDArray[Any]) -> tuple[int, NDArray[np.int32]]:

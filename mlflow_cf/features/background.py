@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features.feature import Feature, Floats
 
 
-class Background(NamedTuple):
+class BackgroundRows(NamedTuple):
     """Rows of training data as a table, their labels (m,), if they are known, and their codes (m, d), if at hand."""
 
     rows: pd.DataFrame

@@ -56,15 +56,48 @@ class Misfit(str):
 
 
 @dataclass(frozen=True, eq=False)
+class JointCounts:
+    """How often values of several features occur together, where that is known of more rows than the background has.
+
+    Attributes:
+        columns: the features' columns, ascending.
+        values: (t, len(columns)) distinct combinations of codes in ascending order, missing ones last.
+        counts: (t,) how often each occurs.
+    """
+
+    columns: tuple[int, ...]
+    values: Floats
+    counts: Floats
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the counts as plain JSON values."""
+        values = [[None if np.isnan(code) else code for code in row] for row in self.values.tolist()]
+        return {"columns": list(self.columns), "values": values, "counts": self.counts.tolist()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], width: int) -> JointCounts:
+        """Rebuild the counts from `to_dict`; ValueError if they are not of a space of that `width`."""
+        columns = tuple(data["columns"])
+        values, counts = (np.array(data[key], dtype=np.float64) for key in ("values", "counts"))
+        known = set(columns) <= set(range(width)) and list(columns) == sorted(set(columns))
+        if not known or values.shape != (len(counts), len(columns)) or not len(counts):
+            raise ValueError("counts of other columns than there are")
+        return cls(columns, values, counts)
+
+
+@dataclass(frozen=True, eq=False)
 class FeatureSpace:
     """The model's raw input columns, in order.
 
     Attributes:
         features: the columns.
+        joint: which values of several columns occur together, and how often, where more rows than the background were
+            counted; other combinations are those of the background.
         whole: of a `bare` space the one with all domains, until it is copied; else None.
     """
 
     features: tuple[Feature, ...]
+    joint: tuple[JointCounts, ...] = ()
     whole: FeatureSpace | None = field(default=None, repr=False)
 
     @classmethod
@@ -321,9 +354,11 @@ class FeatureSpace:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the space as plain JSON values."""
-        return {"features": [feature.to_dict() for feature in self.features]}
+        joint = {"joint": [counts.to_dict() for counts in self.joint]} if self.joint else {}
+        return {"features": [feature.to_dict() for feature in self.features], **joint}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> FeatureSpace:
         """Rebuild a space from `to_dict`."""
-        return cls(tuple(Feature.from_dict(item) for item in data["features"]))
+        features = tuple(Feature.from_dict(item) for item in data["features"])
+        return cls(features, tuple(JointCounts.from_dict(item, len(features)) for item in data.get("joint", ())))

@@ -106,7 +106,7 @@ class BoundPolicy:
         """
         rules = compile_rules(constraints, space)
         functions = structural_functions(constraints, space, background, learned)
-        combinations = Combinations(background)
+        combinations = Combinations(background, space.joint)
         domains = build_domains(space, combinations, constraints, values)
         groups = tuple(domain.columns for domain in domains)
         rules = (*rules, *causal_rules(functions, space, domains, "policy"))

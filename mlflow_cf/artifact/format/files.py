@@ -37,7 +37,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import AnyExplainer, Learned, learns
 from mlflow_cf.explainers.explainer import KINDS, NAME
 from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
-from mlflow_cf.features import Background, FeatureSpace, Floats
+from mlflow_cf.features import BackgroundRows, FeatureSpace, Floats
 from mlflow_cf.metrics.plausibility_model import Plausibility
 from mlflow_cf.policy import Policy
 
@@ -85,7 +85,7 @@ class FolderContents:
 
     manifest: Manifest
     space: FeatureSpace
-    background: Background
+    background: BackgroundRows
     codes: Floats
     policy: Policy
     explainer: AnyExplainer
@@ -150,7 +150,7 @@ def read(root: Path, stated: Stated) -> FolderContents:
         labels = _parsed(content, LABELS, lambda raw: tables.read_labels(raw, len(codes), packing))
     policy = _parsed(content, POLICY, lambda raw: Policy.from_dict(pickled.without_functions(plain_yaml(raw))))
     explainer = _parsed(content, EXPLAINER, lambda raw: explainer_of(json.loads(raw)))
-    background = Background(rows, labels, codes)
+    background = BackgroundRows(rows, labels, codes)
     learned = _stored(content, (ARRAYS, PLAIN), f"the explainer {explainer.name!r}", expected=learns(explainer))
     plausibility, causal = _plausibility(content, policy, space, codes), _causal(content, policy, space, codes)
     expected = bool(pickled.functions_of(policy.constraints))

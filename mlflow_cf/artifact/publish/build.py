@@ -24,6 +24,7 @@ from mlflow_cf.artifact.publish import inner, versions
 from mlflow_cf.artifact.publish.requirements import WHEELS, PipRequirements, requirements
 from mlflow_cf.artifact.publish.signature import PARAM, example_rows, inner_signature, signature_of
 from mlflow_cf.artifact.sources import CodePaths
+from mlflow_cf.backgrounds import Background, taken
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.explained import ExplainedModel
@@ -101,7 +102,7 @@ class Packaging:
 
 def build(
     model: object,
-    data: Table,
+    source_data: Table | Background,
     labels: ArrayLike | None,
     options: WrapOptions,
     packaging: Packaging,
@@ -113,6 +114,7 @@ def build(
         InputError: anything that does not fit.
     """
     packaging.check()
+    data, labels, counted = taken(source_data, labels)
     constraints = Constraints.read(options.constraints)
     functions = pickled.functions_of(constraints)
     if not packaging.allow_functions:
@@ -129,7 +131,7 @@ def build(
         lineage = inner.copy(source, model_folder, downloads)
         opened = open_folder(model_folder, output=packaging.output, rows=data)
     packed = versions.pack(options.versions, scratch, data, packaging.output)
-    explained = assemble(opened, data, labels, options, {one.version.name: one.model for one in packed})
+    explained = assemble(opened, data, labels, options, {one.version.name: one.model for one in packed}, counted)
     if not explained.policy.privacy.keeps_rows:
         _check_rowless(explained, data, packaging.input_example)
         for folder in [*([] if source is None else [model_folder]), *(one.folder for one in packed if one.lineage)]:

@@ -27,6 +27,7 @@ from mlflow_cf.artifact.publish.hand_over import Publication
 from mlflow_cf.artifact.publish.inner import LEAVINGS
 from mlflow_cf.artifact.publish.requirements import warn_of_pin
 from mlflow_cf.artifact.sources import CodePaths
+from mlflow_cf.backgrounds import Background
 from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
@@ -43,7 +44,7 @@ from mlflow_cf.words.phrases import Language
 def save_model(
     model: object,
     path: str | Path,
-    data: Table,
+    data: Table | Background,
     labels: ArrayLike | None = None,
     *,
     target: TargetSource = None,
@@ -82,7 +83,8 @@ def save_model(
         model: a fitted model or pipeline, an MLflow model URI or folder, a loaded pyfunc, or a function of a table.
         path: folder to write; it must be new or empty.
         data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). It becomes
-            part of the artifact. A column that never varies here is never proposed.
+            part of the artifact. A column that never varies here is never proposed. Of more rows than memory holds, a
+            `mlflow_cf.Background`.
         labels: (n,) training target of these rows, for explainers that use it.
         (see `WrapOptions`)
         (see `Packaging`)
@@ -105,7 +107,7 @@ def save_model(
 def log_model(
     model: object,
     name: str,
-    data: Table,
+    data: Table | Background,
     labels: ArrayLike | None = None,
     *,
     target: TargetSource = None,
@@ -146,7 +148,8 @@ def log_model(
         model: a fitted model or pipeline, an MLflow model URI or folder, a loaded pyfunc, or a function of a table.
         name: name of the logged model.
         data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). It becomes
-            part of the artifact. A column that never varies here is never proposed.
+            part of the artifact. A column that never varies here is never proposed. Of more rows than memory holds, a
+            `mlflow_cf.Background`.
         labels: (n,) training target of these rows, for explainers that use it.
         (see `WrapOptions`)
         (see `Packaging`)
@@ -170,7 +173,7 @@ def log_model(
 def log_beside(
     model_uri: str,
     name: str,
-    data: Table,
+    data: Table | Background,
     labels: ArrayLike | None,
     options: WrapOptions,
     registered_model_name: str | None = None,
@@ -228,7 +231,7 @@ def load_model(model_uri: str | Path) -> ExplainedModel:
 
 @contextmanager
 def _built(
-    model: object, data: Table, labels: ArrayLike | None, options: WrapOptions, packaging: Packaging
+    model: object, data: Table | Background, labels: ArrayLike | None, options: WrapOptions, packaging: Packaging
 ) -> Iterator[Built]:
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch, sources.no_bytecode():
         try:

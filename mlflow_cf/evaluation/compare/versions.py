@@ -20,7 +20,7 @@ from mlflow_cf.artifact.publish.inner import address
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.source import known_id
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.features import Background, FeatureSpace
+from mlflow_cf.features import BackgroundRows, FeatureSpace
 from mlflow_cf.model.flavors import OWN_FLAVOR, check_is_model, fetch, open_native
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
 
@@ -258,7 +258,7 @@ def _explained(model: object, first: ExplainedModel | None) -> ExplainedModel:
     codes = space.encode(rows)
     policy = first.policy.model_copy(update={"robust_to": ()})  # other models are those of the first one alone
     extra_models = ExtraModels.learn(policy, {}, space, codes)
-    background = Background(rows, first.labels, codes)
+    background = BackgroundRows(rows, first.labels, codes)
     kept = LearnedOnce(extra_models=extra_models, causal=first.bound_policy.learned)
     return ExplainedModel.build(opened, space, background, policy, first.explainer, kept)
 

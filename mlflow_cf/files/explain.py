@@ -1,0 +1,101 @@
+"""Explain the rows of parquet files into another one: memory stays flat, and an interrupted run is taken up again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.files.answers import Lines, answer_block
+from mlflow_cf.files.parts import Parts
+from mlflow_cf.files.rows import RowFiles
+from mlflow_cf.version import VERSION
+from mlflow_cf.words.sentences import counted
+
+LONG_S: Final = 2.0  # work that takes less needs no bar
+TIME_LIMIT: Final = "time_limit_s"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of the rows of files.
+
+    Attributes:
+        params: options of the request; a ``time_limit_s`` among them is that of all rows together.
+        only: rows of these statuses are written; none: all.
+        key: the column that tells rows apart, which is written beside each answer.
+    """
+
+    params: Mapping[str, Any] = field(default_factory=dict)
+    only: Collection[str] = ()
+    key: str | None = None
+
+
+def explain_files(explained: ExplainedModel, model_sha256: str, rows: RowFiles, output: Path, asked: Asked) -> str:
+    """Explain rows block by block into the parquet file `output`; return how many there are of each status.
+
+    Finished blocks are kept beside the output and taken up again where model, rows and options are the same. The file
+    gets its name once it is whole.
+
+    Args:
+        explained: the model; `model_sha256`: the digest of its artifact, by which parts of other models are told.
+        rows: the files of rows; output: the file of answers, one line per counterfactual, or per row without one.
+        asked: the options.
+
+    Raises:
+        InputError: options that do not fit, or an output that cannot be written; what is finished stays.
+    """
+    key = None if asked.key is None else pq.read_schema(rows.files[0]).field(asked.key)
+    lines = Lines.of(explained, asked.params, key)
+    parts = Parts(output, _digest(model_sha256, rows, asked), lines.schema)
+    statuses = parts.begin()
+    total, taken_up = rows.total, sum(block.rows for block in rows.blocks[: len(statuses)])
+    with _bar(total, taken_up) as bar:
+        for block, table, keys in rows.read(len(statuses)):
+            answers = answer_block(explained, table, _shared(asked.params, block.rows / total))
+            kept = [place for place, one in enumerate(answers) if not asked.only or one.status in asked.only]
+            statuses.append(Counter(one.status for one in answers))
+            parts.add(block.number, lines.table(answers, kept, block.start, keys), statuses[-1])
+            bar.update(block.rows)
+    counts = sum(statuses, Counter())
+    parts.join(len(statuses))
+    told = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())
+    again = f" ({taken_up:,} of them taken up again)" if taken_up else ""
+    return f"{counted(total, 'row')}: {told}{again}"
+
+
+def _digest(model_sha256: str, rows: RowFiles, asked: Asked) -> str:
+    """Return the digest of everything that the lines depend on, and of how they are parted."""
+    said = {
+        "version": VERSION,
+        "model": model_sha256,
+        "rows": rows.sha256,
+        "columns": rows.columns,
+        "block_rows": rows.block_rows,
+        "params": asked.params,
+        "only": sorted(asked.only),
+        "key": asked.key,
+    }
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def _shared(params: Mapping[str, Any], share: float) -> Mapping[str, Any]:
+    """Return the options of a block: it has its share of the time limit of all."""
+    limit: Any = params.get(TIME_LIMIT)
+    number = isinstance(limit, int | float) and not isinstance(limit, bool)  # whatever else it is, it is refused later
+    return {**params, TIME_LIMIT: limit * share} if number else params
+
+
+def _bar(total: int, done: int) -> Any:
+    """Return a bar of all rows; it is shown at a terminal alone, and only if it takes long."""
+    hidden = not sys.stderr.isatty()
+    return tqdm(total=total, initial=done, desc="explaining", unit="row", delay=LONG_S, leave=False, disable=hidden)

@@ -1,0 +1,88 @@
+"""Types of columns: those of a reply for Spark and Arrow, from the output schema that a model was logged with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from mlflow.types import ColSpec, DataType, Schema
+from mlflow.types.schema import Array, Object
+from pyspark.sql import types as sql
+
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features.feature import zone_of
+from mlflow_cf.words.result import written
+
+PLAIN: Final = MappingProxyType(
+    {
+        DataType.long: (sql.LongType(), pa.int64()),
+        DataType.double: (sql.DoubleType(), pa.float64()),
+        DataType.boolean: (sql.BooleanType(), pa.bool_()),
+        DataType.string: (sql.StringType(), pa.string()),
+    }
+)
+
+
+def reply_columns(outputs: Schema) -> dict[str, tuple[sql.DataType, pa.DataType]]:
+    """Return the columns of a reply in order: their types in Spark and in Arrow, which may be null at every depth."""
+    return {str(spec.name): _both(spec.type) for spec in outputs.inputs if isinstance(spec, ColSpec)}
+
+
+def _both(kind: object) -> tuple[sql.DataType, pa.DataType]:
+    if isinstance(kind, Array):
+        element = _both(kind.dtype)
+        return sql.ArrayType(element[0]), pa.list_(element[1])
+    if isinstance(kind, Object):
+        fields = {field.name: _both(field.dtype) for field in kind.properties}
+        in_spark = sql.StructType([sql.StructField(name, one) for name, (one, _) in fields.items()])
+        return in_spark, pa.struct([pa.field(name, one) for name, (_, one) in fields.items()])
+    if isinstance(kind, DataType):
+        return PLAIN[kind]
+    raise TypeError(kind)
+
+
+def arrow_column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    """Return values of replies as one column; labels and levels of several types are text."""
+    try:
+        return pa.array(values, type=kind)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        return pa.array([_as_text(value, kind) for value in values], type=kind)
+
+
+def _as_text(value: Any, kind: pa.DataType) -> Any:
+    """Return a value with text wherever its type is text."""
+    if value is None:
+        return None
+    if pa.types.is_string(kind):
+        return written(value)
+    if pa.types.is_list(kind):
+        return [_as_text(one, kind.value_type) for one in value]
+    if pa.types.is_struct(kind):
+        return {field.name: _as_text(value.get(field.name), field.type) for field in kind}
+    return value
+
+
+def rows_of(batch: pa.RecordBatch, space: FeatureSpace) -> pd.DataFrame:
+    """Return rows of Spark as a table as the model takes it.
+
+    Decimals become doubles. Moments are in the session's zone, and lose it where the model's column has none. Columns
+    that may be left out, because the background has missing values in them, are missing.
+    """
+    columns: Mapping[str, pa.Array] = dict(zip(batch.schema.names, batch.columns, strict=True))
+    table: dict[str | int, Any] = {}
+    for feature in space.features:
+        column = columns.get(feature.name)
+        if column is None:
+            table[feature.column] = pd.Series([None] * batch.num_rows, dtype=object)
+            continue
+        if pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
+        if zoned and feature.kind == "date" and zone_of(feature.raw_dtype) is None:
+            column = pc.local_timestamp(column)
+        table[feature.column] = column.to_pandas()
+    return pd.DataFrame(table)
