@@ -26,6 +26,7 @@ SOURCES: Final = (
     *(f"engine/sets/{name}.py" for name in ("boxes", "branches", "kernels", "state")),
     "explainers/geco/neighbours.py",
     "plans/kernels.py",
+    "portfolio/kernels.py",
     "problem/single_features.py",
     "problem/distance.py",
     "engine/actions.py",

@@ -28,6 +28,7 @@ FLOORS = (
     ("regions",),
     ("why_not",),
     ("explainers",),
+    ("portfolio",),
     ("engine", "milp"),
     ("search",),
     ("metrics",),

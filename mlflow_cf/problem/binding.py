@@ -287,13 +287,18 @@ class Grounding:
     def of(self, x0: Floats) -> Grounded:
         """Return the rules for one row (d,)."""
         never = tuple(found for rule in self._of_no_group if (found := ground(rule, x0)) is not None)
-        own = OwnRules(self._plain, self._others, partial(self._own, x0))
-        return Grounded(own, Linking(self._linking, self._checks, x0), never)
+        own = OwnRules(self.plain, self._others, partial(self._own, x0))
+        return Grounded(own, Linking(self.linking_rules, self._checks, x0), never)
 
     def _own(self, x0: Floats, number: int) -> tuple[Rule, ...]:
         """Return the rules about a group alone, with the row's values filled in."""
         grounded = (ground(rule, x0) for rule, groups in self._spoken_of if groups == [number])
         return (*self._limited.get(number, ()), *(rule for rule in grounded if rule is not None))
+
+    @property
+    def needs_rows(self) -> bool:
+        """Whether some rule is about no group, or about one alone and too much for a kernel: it is bound row by row."""
+        return bool(self._of_no_group or self._others)
 
     @cached_property
     def owner(self) -> dict[int, int]:
@@ -328,19 +333,21 @@ class Grounding:
         return others
 
     @cached_property
-    def _linking(self) -> list[Linked]:
+    def linking_rules(self) -> list[Linked]:
+        """The rules over several groups."""
         return [Linked.of(rule, groups) for rule, groups in self._spoken_of if len(groups) > 1]
 
     @cached_property
     def _checks(self) -> Checks:
-        return Checks.of(linked.rule for linked in self._linking)
+        return Checks.of(linked.rule for linked in self.linking_rules)
 
     @cached_property
     def _of_no_group(self) -> list[Rule]:
         return [rule for rule, groups in self._spoken_of if not groups]
 
     @cached_property
-    def _plain(self) -> PlainRules:
+    def plain(self) -> PlainRules:
+        """The rules about one single feature each that a kernel can check."""
         rules: dict[int, list[Rule]] = {}
         for rule, groups in self._spoken_of:
             if self._is_known(rule, groups):
