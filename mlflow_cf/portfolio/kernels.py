@@ -75,7 +75,8 @@ class Nearest(NamedTuple):
 
     Attributes:
         place, far, sure: (TIES,) of each; group: (TIES,) what it changes.
-        count: (1,) how many there are, more than TIES if some were not noted; cutoff: (1,) what is farther is of no use.
+        noted: (1,) how many there are; more than TIES if there was no room for some.
+        cutoff: (1,) what is farther is of no use.
         least: (2,) what the cheapest two changes of different features cost at least.
         candidate: (d,) a copy of the row, to put values in; stack: working memory of the rules' programs.
     """
@@ -84,7 +85,7 @@ class Nearest(NamedTuple):
     far: Array
     sure: Array
     group: Array
-    count: Array
+    noted: Array
     cutoff: Array
     least: Array
     candidate: Array
@@ -116,7 +117,7 @@ def _cost(setting: Setting, rows: BlockRows, row: Any, group: Any, place: Any) -
 
 @inner
 def _begin(x0: Array, near: Nearest) -> None:
-    near.count[0], near.cutoff[0] = 0, np.inf
+    near.noted[0], near.cutoff[0] = 0, np.inf
     near.least[:] = np.inf
     for column in range(x0.size):
         near.candidate[column] = x0[column]
@@ -152,23 +153,23 @@ def _consider(near: Nearest, group: Any, place: Any, far: Any, sure: Any) -> Non
     if limit < near.cutoff[0]:
         near.cutoff[0] = limit
         kept = 0
-        for at in range(min(near.count[0], TIES)):
+        for at in range(min(near.noted[0], TIES)):
             if near.far[at] <= limit:
                 near.place[kept], near.far[kept] = near.place[at], near.far[at]
                 near.sure[kept], near.group[kept] = near.sure[at], near.group[at]
                 kept += 1
-        near.count[0] = kept
-    if near.count[0] < TIES:
-        at = near.count[0]
+        near.noted[0] = kept
+    if near.noted[0] < TIES:
+        at = near.noted[0]
         near.place[at], near.far[at], near.sure[at], near.group[at] = place, far, sure, group
-    near.count[0] += 1
+    near.noted[0] += 1
 
 
 @inner
 def _drop_alike(setting: Setting, near: Nearest) -> None:
     """Of levels that the model does not tell apart and that are equally far, keep the first."""
     kept = 0
-    for at in range(near.count[0]):
+    for at in range(near.noted[0]):
         group, place, alike = near.group[at], near.place[at], False
         if setting.packed.scaled.scale[group] == 0 and not setting.linked[group] and setting.cell[place] >= 0:
             for other in range(kept):
@@ -178,19 +179,19 @@ def _drop_alike(setting: Setting, near: Nearest) -> None:
             near.place[kept], near.far[kept] = place, near.far[at]
             near.sure[kept], near.group[kept] = near.sure[at], group
             kept += 1
-    near.count[0] = kept
+    near.noted[0] = kept
 
 
 @inner
 def _settle(setting: Setting, x0: Array, near: Nearest, row: Any, out: Singles) -> None:
     """Write the nearest change of a row, if it settles the row."""
     out.place[row], out.far[row] = -1, np.inf
-    if near.count[0] < 1 or near.count[0] > TIES:
+    if near.noted[0] < 1 or near.noted[0] > TIES:
         return
-    if near.count[0] > 1:
+    if near.noted[0] > 1:
         _drop_alike(setting, near)
     far, two = near.far[0], (near.least[0] + near.least[1]) * (1.0 - 2 * ROUNDING)
-    if near.count[0] > 1 or near.sure[0] == 0.0 or not _loose(far) < two:
+    if near.noted[0] > 1 or near.sure[0] == 0.0 or not _loose(far) < two:
         return
     column = setting.packed.column[near.group[0]]
     near.candidate[column] = setting.packed.values[near.place[0]]
@@ -289,7 +290,7 @@ def _score_neighbours(units: Units, first: Any) -> None:
         others, weight, added = units.others[unit], units.weights[unit], units.added[unit]
         for at in range(TOGETHER):
             value = others + added[first + TOGETHER + at]
-            scores[at] += weight * (value if value > least else least)
+            scores[at] += weight * (max(least, value))
 
 
 @inner
@@ -303,7 +304,7 @@ def _score_sampled(units: Units, first: Any, stop: Any) -> None:
         others, weight, added = units.others[unit], units.weights[unit], units.added[unit]
         for at in range(TOGETHER):
             value = others + added[units.places[at] + TOGETHER]
-            scores[at] += weight * (value if value > least else least)
+            scores[at] += weight * (max(least, value))
 
 
 @inner

@@ -1,7 +1,7 @@
 """The nearest single change of many rows at once, where it is certain that nothing else is as near.
 
-`NearestSingles` stands for what a bound policy, an opened model and a target have in common for all rows. It follows the
-search of single rows (`explainers.geco.sweeps`, `engine.few_changes`) to the same answer, with the same number of
+`NearestSingles` holds what a bound policy, an opened model and a target have in common for all rows. It comes to the
+same answer as the search of single rows (`explainers.geco.sweeps`, `engine.few_changes`), with the same number of
 evaluations, or leaves a row to it.
 """
 

@@ -1,8 +1,8 @@
 """Rows of a long table that a single change settles, a block at a time.
 
-What `NearestSingles` settles is verified as all answers are: against every constraint, and by the logged model, which is
-asked about the candidates of a block in one call. Rows that are not settled, or whose candidate is refused, are left to
-`Explaining`. A row gets the same answer as there, whatever the size of a block. Answers stay in arrays until their
+What `NearestSingles` settles is verified as all answers are: against every constraint, and by the logged model, which
+is asked about the candidates of a block in one call. Rows that are not settled, or whose candidate is refused, are left
+to `Explaining`. A row gets the same answer as there, whatever the size of a block. Answers stay in arrays until their
 explanation is read.
 """
 
@@ -136,13 +136,12 @@ class Portfolio:
 
     def block(self, numbers: Codes) -> dict[int, BlockAnswer]:
         """Return the answers of rows that a single change settles, by number."""
-        started, parts = time.perf_counter(), []
+        started = time.perf_counter()
+        parts: list[BlockAnswers] = []
         for own in np.unique(self._own[numbers]).tolist():
-            known = self._singles(own)
-            if known is not None:
-                some = numbers[self._own[numbers] == own]
-                parts.append(self._verified(some[self._read[some]], *known))
-        parts = [part for part in parts if part is not None and len(part.numbers)]
+            some, known = numbers[self._own[numbers] == own], self._singles(own)
+            part = None if known is None else self._verified(some[self._read[some]], *known)
+            parts += [] if part is None else [part]
         seconds = (time.perf_counter() - started) / max(sum(len(part.numbers) for part in parts), 1)
         found: dict[int, BlockAnswer] = {}
         for part in parts:
@@ -152,7 +151,7 @@ class Portfolio:
 
     @cached_property
     def _own(self) -> Codes:
-        """(m,) the class that the model predicts for every row, by position; -1 without, or where it was asked alone."""
+        """(m,) the position of the class that the model predicts for every row; -1 without, or where asked alone."""
         rows = self._rows
         return np.where(rows.place >= 0, np.append(rows.outcome.codes, -1)[rows.place], -1)
 
@@ -228,7 +227,7 @@ class Portfolio:
 
 
 def is_plain(request: Request) -> bool:
-    """Whether a request asks for one nearest answer a row, and for nothing that needs what the search of a row knows."""
+    """Whether a request asks for one nearest answer a row, and for nothing that needs what a row's search knows."""
     query, explainer, requirements = request.query, request.explainer, request.requirements
     nearest = isinstance(explainer, Exact) or (isinstance(explainer, GeCo) and bool(explainer.sweep))
     more = query.levers is not None or query.responsiveness or query.region or query.reasons
