@@ -33,6 +33,7 @@ class Setting(NamedTuple):
         own_rules: the rules about one feature each; joint: those about several.
         frozen: (n,) features that no row may change; linked: (n,) features that rules over several speak of.
         cell: (t,) the cell of every value among those of all features; -1: the model tells all values apart.
+        refused: (t,) values that no row may take.
     """
 
     packed: PackedColumns
@@ -42,6 +43,7 @@ class Setting(NamedTuple):
     frozen: Array
     linked: Array
     cell: Array
+    refused: Array
 
 
 class BlockRows(NamedTuple):
@@ -50,12 +52,14 @@ class BlockRows(NamedTuple):
     Attributes:
         X: (m, d) their codes; own_at: (m, n) their own values as `BoundDistance.positions` maps them.
         may, sure: (m,) from which decision scores on a row's target may be met, and certainly is.
+        lawful: (m,) whether rules outside of the programs accept the row as it is.
     """
 
     X: Array
     own_at: Array
     may: Array
     sure: Array
+    lawful: Array
 
 
 class Singles(NamedTuple):
@@ -137,8 +141,8 @@ def _note_least(cost: Any, near: Nearest) -> None:
 def _is_lawful(setting: Setting, x0: Array, near: Nearest, group: Any, place: Any) -> Any:
     """Whether the rules about a feature alone allow a value."""
     first, last = setting.own_rules.start[group], setting.own_rules.start[group + 1]
-    if first == last:
-        return True
+    if first == last or setting.refused[place]:
+        return not setting.refused[place]
     column = setting.packed.column[group]
     near.candidate[column] = setting.packed.values[place]
     kept = keeps(setting.own_rules.program, first, last, near.candidate, x0, near.stack)
@@ -232,7 +236,7 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
     for row in range(len(rows.X)):
         x0 = rows.X[row]
         _begin(x0, near)
-        lawful = _stays_lawful(setting, x0, near)
+        lawful = rows.lawful[row] and _stays_lawful(setting, x0, near)
         for group in range(packed.column.size if lawful else 0):
             if setting.frozen[group]:
                 continue
@@ -366,7 +370,7 @@ def nearest_by_units(setting: Setting, rows: BlockRows, units: Units, near: Near
     for row in range(len(rows.X)):
         x0 = rows.X[row]
         _begin(x0, near)
-        lawful = _stays_lawful(setting, x0, near)
+        lawful = rows.lawful[row] and _stays_lawful(setting, x0, near)
         if lawful:
             _sample(setting, rows, row, units, near)
         for group in range(packed.column.size if lawful else 0):

@@ -7,6 +7,7 @@ evaluations, or leaves a row to it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol
@@ -16,6 +17,7 @@ import numpy as np
 from mlflow_cf.constraints import Rule
 from mlflow_cf.constraints.expressions import Ref
 from mlflow_cf.constraints.programs import Checks
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
@@ -30,6 +32,7 @@ from mlflow_cf.portfolio.kernels import (
     nearest_by_units,
 )
 from mlflow_cf.problem import BoundPolicy, Codes
+from mlflow_cf.problem.single_features import PackedColumns
 from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden
 from mlflow_cf.structures.kernels.sweeps import sweep_trees
 from mlflow_cf.structures.structure import Encoded, Structure
@@ -54,12 +57,14 @@ class NearestSingles:
         bound_policy: all constraints, of which kernels can check every one.
         scores: of the opened model; decision: from which one on the target is met.
         setting: what kernels know of both.
+        listed: the rules that list the values of a feature.
     """
 
     bound_policy: BoundPolicy
     scores: Scores
     decision: DecisionScore
     setting: Setting
+    listed: Checks
 
     @classmethod
     def of(cls, bound_policy: BoundPolicy, scorer: Scorer, tolerance: float) -> NearestSingles | None:
@@ -73,8 +78,12 @@ class NearestSingles:
         known = structure is tables.structure and len(scorer.targets) == 1
         if decision is None or not single or not known or bound_policy.bound_distance.c:
             return None
+        if (tables.short.packed.column != np.arange(len(tables.all))).any():
+            return None
         joint = Checks.of(linked.rule for linked in grounding.linking_rules)
-        if grounding.needs_rows or joint.others or np.isnan(tables.short.packed.values).any():
+        alone = [rule for rules in grounding.others.values() for rule in rules]
+        listed = all(rule.origin.key == "levels" for rule in alone)  # of values, whatever the row
+        if grounding.of_no_group or not listed or joint.others or np.isnan(tables.short.packed.values).any():
             return None
         scores = _scores_of(structure, bound_policy, decision)
         if scores is None:
@@ -90,8 +99,9 @@ class NearestSingles:
             frozen=np.array([any(map(_freezes, grounding.plain.rules.get(n, ()))) for n in numbers], dtype=np.bool_),
             linked=np.array([number in linked for number in numbers], dtype=np.bool_),
             cell=scores.cell if isinstance(scores, CellScores) else np.full(len(tables.short.packed.values), -1),
+            refused=_refused(tables.short.packed, alone, len(bound_policy.space)),
         )
-        return cls(bound_policy, scores, decision, setting)
+        return cls(bound_policy, scores, decision, setting, Checks.of(alone))
 
     def settle(self, X: Floats) -> tuple[Codes, Floats, Floats]:
         """Return what settles rows X (m, d), without levels that the background lacks.
@@ -103,7 +113,9 @@ class NearestSingles:
         packed, distance = self.setting.packed, self.bound_policy.bound_distance
         own_at = np.ascontiguousarray(distance.positions(packed.column, X[:, packed.column]))
         may, sure = np.full(len(X), self.decision.may), np.full(len(X), self.decision.sure)
-        rows = BlockRows(X, own_at, may, sure)
+        lawful = np.ones(len(X), dtype=np.bool_)
+        self.listed.refuse(X, X, lawful)
+        rows = BlockRows(X, own_at, may, sure, lawful)
         out = Singles(np.full(len(X), -1, dtype=np.int64), np.full(len(X), np.inf))
         self.scores.settle(self.setting, rows, Nearest.room(X.shape[1], self._steps), out)
         group = np.searchsorted(packed.start, out.place, side="right") - 1
@@ -124,6 +136,18 @@ def _freezes(rule: Rule) -> bool:
     if rule.when or rule.then.sign != "==" or rule.then.tolerance:
         return False
     return isinstance(left, Ref) and isinstance(right, Ref) and left.column == right.column and left.side != right.side
+
+
+def _refused(packed: PackedColumns, rules: Sequence[Rule], columns: int) -> Bools:
+    """Return (t,) which values some rules refuse that mention nothing else of a row (d,)."""
+    refused = np.zeros(len(packed.values), dtype=np.bool_)
+    for rule in rules:
+        (column,) = rule.columns("x_cf")
+        start, stop = packed.start[column : column + 2]
+        Z = np.zeros((stop - start, columns))
+        Z[:, column] = packed.values[start:stop]
+        refused[start:stop] |= ~rule.holds(Z, Z)
+    return refused
 
 
 def _scores_of(structure: Structure, bound_policy: BoundPolicy, decision: DecisionScore) -> Scores | None:

@@ -286,19 +286,14 @@ class Grounding:
 
     def of(self, x0: Floats) -> Grounded:
         """Return the rules for one row (d,)."""
-        never = tuple(found for rule in self._of_no_group if (found := ground(rule, x0)) is not None)
-        own = OwnRules(self.plain, self._others, partial(self._own, x0))
+        never = tuple(found for rule in self.of_no_group if (found := ground(rule, x0)) is not None)
+        own = OwnRules(self.plain, self.others, partial(self._own, x0))
         return Grounded(own, Linking(self.linking_rules, self._checks, x0), never)
 
     def _own(self, x0: Floats, number: int) -> tuple[Rule, ...]:
         """Return the rules about a group alone, with the row's values filled in."""
         grounded = (ground(rule, x0) for rule, groups in self._spoken_of if groups == [number])
         return (*self._limited.get(number, ()), *(rule for rule in grounded if rule is not None))
-
-    @property
-    def needs_rows(self) -> bool:
-        """Whether some rule is about no group, or about one alone and too much for a kernel: it is bound row by row."""
-        return bool(self._of_no_group or self._others)
 
     @cached_property
     def owner(self) -> dict[int, int]:
@@ -324,7 +319,7 @@ class Grounding:
         return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and is_compiled(rule)
 
     @cached_property
-    def _others(self) -> dict[int, list[Rule]]:
+    def others(self) -> dict[int, list[Rule]]:
         """Number of a group -> the rules about it alone that no kernel can check, limits on changes among them."""
         others = {number: list(rules) for number, rules in self._limited.items()}
         for rule, groups in self._spoken_of:
@@ -342,7 +337,8 @@ class Grounding:
         return Checks.of(linked.rule for linked in self.linking_rules)
 
     @cached_property
-    def _of_no_group(self) -> list[Rule]:
+    def of_no_group(self) -> list[Rule]:
+        """The rules about no group: those that conditions on the row alone forbid every candidate."""
         return [rule for rule, groups in self._spoken_of if not groups]
 
     @cached_property
