@@ -27,6 +27,7 @@ SOURCES: Final = (
     *(f"evaluation/summary/{name}.py" for name in ("bits", "marking", "rectified")),
     "explainers/geco/neighbours.py",
     "plans/kernels.py",
+    "portfolio/kernels.py",
     "problem/single_features.py",
     "problem/distance.py",
     "engine/actions.py",

@@ -31,6 +31,7 @@ FLOORS = (
     ("regions",),
     ("why_not",),
     ("explainers",),
+    ("portfolio",),
     ("engine", "milp"),
     ("search",),
     ("metrics",),

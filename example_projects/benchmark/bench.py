@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import mlflow
@@ -25,6 +26,7 @@ from parts import (
     hard,
     levers,
     load,
+    portfolio,
     programs,
     reasons,
     regions,
@@ -246,6 +248,21 @@ def run_reasons(chosen: Options) -> list[str]:
     return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what in reasons.TRUE and not gate.kept]
 
 
+def run_portfolio(chosen: Options) -> list[str]:
+    """Explain thousands of rows in one call; return the answers that differ from those of calls of few rows."""
+    lines: dict[str, portfolio.Line] = {}
+    promised: list[tuple[str, Gate]] = []
+    for data, model in product(chosen.data_sets, chosen.models or portfolio.MODELS):
+        name = f"{data} / {model}"
+        lines[name] = portfolio.run(data, model, chosen.rows or portfolio.ROWS, chosen.seed)
+        promised += [(name, gate) for gate in lines[name].gates(model)]
+    runs.log_figures({f"portfolio {name}": vars(line) for name, line in lines.items()})
+    print(f"\n=== Thousands of rows in one call\n\n{portfolio.table(lines)}\n{told(promised)}")
+    return [
+        f"BROKEN: {one.different} rows are answered otherwise ({name})" for name, one in lines.items() if one.different
+    ]
+
+
 def run_regions(chosen: Options) -> list[str]:
     """Widen counterfactuals of Credit beside treecf; return the promises that were broken: none is about speed."""
     name = "xgboost 100 x 6"
@@ -270,6 +287,7 @@ PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "page": page.run_page,
     "paper": beside_papers.run_paper,
     "plans": beside_papers.run_plans,
+    "portfolio": run_portfolio,
     "programs": run_programs,
     "proofs": run_proofs,
     "reasons": run_reasons,

@@ -180,7 +180,8 @@ class FeatureSpace:
         found = {f.name: fits(f, frame[f.column]) for f in self.features if not f.numeric}
         if not any(found.values()):
             return self
-        return FeatureSpace(tuple(f.with_unseen(found[f.name]) if found.get(f.name) else f for f in self.features))
+        features = tuple(f.with_unseen(found[f.name]) if found.get(f.name) else f for f in self.features)
+        return FeatureSpace(features, self.joint)
 
     def encode_rows(self, frame: pd.DataFrame) -> tuple[Floats, dict[int, Misfit]]:
         """Code the rows of `frame`, which has this space's columns in order.

@@ -286,9 +286,9 @@ class Grounding:
 
     def of(self, x0: Floats) -> Grounded:
         """Return the rules for one row (d,)."""
-        never = tuple(found for rule in self._of_no_group if (found := ground(rule, x0)) is not None)
-        own = OwnRules(self._plain, self._others, partial(self._own, x0))
-        return Grounded(own, Linking(self._linking, self._checks, x0), never)
+        never = tuple(found for rule in self.of_no_group if (found := ground(rule, x0)) is not None)
+        own = OwnRules(self.plain, self.others, partial(self._own, x0))
+        return Grounded(own, Linking(self.linking_rules, self._checks, x0), never)
 
     def _own(self, x0: Floats, number: int) -> tuple[Rule, ...]:
         """Return the rules about a group alone, with the row's values filled in."""
@@ -319,7 +319,7 @@ class Grounding:
         return len(groups) == 1 and len(self.domains[groups[0]].columns) == 1 and is_compiled(rule)
 
     @cached_property
-    def _others(self) -> dict[int, list[Rule]]:
+    def others(self) -> dict[int, list[Rule]]:
         """Number of a group -> the rules about it alone that no kernel can check, limits on changes among them."""
         others = {number: list(rules) for number, rules in self._limited.items()}
         for rule, groups in self._spoken_of:
@@ -328,19 +328,22 @@ class Grounding:
         return others
 
     @cached_property
-    def _linking(self) -> list[Linked]:
+    def linking_rules(self) -> list[Linked]:
+        """The rules over several groups."""
         return [Linked.of(rule, groups) for rule, groups in self._spoken_of if len(groups) > 1]
 
     @cached_property
     def _checks(self) -> Checks:
-        return Checks.of(linked.rule for linked in self._linking)
+        return Checks.of(linked.rule for linked in self.linking_rules)
 
     @cached_property
-    def _of_no_group(self) -> list[Rule]:
+    def of_no_group(self) -> list[Rule]:
+        """The rules about no group: those that conditions on the row alone forbid every candidate."""
         return [rule for rule, groups in self._spoken_of if not groups]
 
     @cached_property
-    def _plain(self) -> PlainRules:
+    def plain(self) -> PlainRules:
+        """The rules about one single feature each that a kernel can check."""
         rules: dict[int, list[Rule]] = {}
         for rule, groups in self._spoken_of:
             if self._is_known(rule, groups):

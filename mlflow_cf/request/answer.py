@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -26,10 +26,11 @@ from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.levers import LeverRequest
+from mlflow_cf.request.portfolio import BlockAnswer, Portfolio
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
-from mlflow_cf.request.request import CodedRows, Request, Row, Work, wanted_of
-from mlflow_cf.words.explanations import Explanations, Interrupted
+from mlflow_cf.request.request import CodedRows, PredictedRows, Request, Row, Work, wanted_of
+from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
 from mlflow_cf.words.languages import answers_in
 from mlflow_cf.words.reasons import still_learning
 from mlflow_cf.words.result import Explanation
@@ -47,7 +48,7 @@ INTERRUPTED: Final = Answer("budget", say("interrupted"))
 
 _logger = logging.getLogger(__name__)
 
-Found = dict[int, Explanation]  # by the number of the row
+Found = dict[int, Explanation | BlockAnswer]  # by the number of the row
 
 
 class LateError(Exception):
@@ -76,15 +77,14 @@ def answer(request: Request, rows: Rows) -> Explanations:
         if predictions.to_search:  # explained before the model is asked, if a place is free at once
             with request.admission.entered(0.0) as admitted:
                 if admitted:
-                    wanted = dict(predictions.to_search)
-                    _leave_out(request, wanted, early)
+                    wanted = _leave_out(request, predictions.to_search, early)
                     _explain_all(predictions, wanted, table, early)
         found |= _confirmed(predictions, early)
         _explain_predicted(predictions, table, found)
     except KeyboardInterrupt:
         found = _confirmed(predictions, early) | found
         wanted = wanted_of(request, predictions.rows)
-        unknown = {number: explanation(request, row, None, INTERRUPTED) for number, row in wanted.items()}
+        unknown: Found = {number: explanation(request, row, None, INTERRUPTED) for number, row in wanted.items()}
         told = answers_in(_joined(predictions, unknown | found, table), request.speaker.language)
         raise Interrupted(told, len(found), len(wanted)) from None
     joined = _joined(predictions, found, table)
@@ -96,10 +96,10 @@ def _confirmed(predictions: Predictions, found: Found) -> Found:
     """Return the explanations of rows that the model predicts as expected, with its predictions."""
     if not found:
         return found
-    confirmed = {}
+    confirmed: Found = {}
     for number, one in found.items():
         row = predictions.rows[number]
-        if predictions.agrees(number, row):
+        if isinstance(one, Explanation) and predictions.agrees(number, row):
             plain = bare(predictions.request, row)
             confirmed[number] = replace(one, prediction=plain.prediction, probability=plain.probability)
     if len(confirmed) < len(found):
@@ -111,12 +111,14 @@ def _confirmed(predictions: Predictions, found: Found) -> Found:
 def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Found) -> None:
     """Explain the rows that are not explained yet, as the model predicts them."""
     request = predictions.request
-    wanted = {number: row for number, row in wanted_of(request, predictions.rows).items() if number not in found}
+    wanted = wanted_of(request, predictions.rows)
+    if found:
+        wanted = {number: row for number, row in wanted.items() if number not in found}
     asks = bool(request.query.constraints.model_fields_set) or request.query.levers is not None
     asks_for_constraints = request.query.explain != "none" and asks
     if not wanted and (found or not asks_for_constraints):
         return
-    _leave_out(request, wanted, found)
+    wanted = _leave_out(request, wanted, found)
     if wanted or asks_for_constraints:
         with request.admission.entered(request.caller.patience_s, served=request.caller.served) as admitted:
             if admitted:
@@ -130,17 +132,22 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
     """Return the explanations of all rows, in order; searched ones get the model's calls and seconds as diagnostics."""
     request = predictions.request
     cost = {"judge_calls": request.judges.calls, "judge_seconds": request.judges.seconds / len(table)}
-    answers, space = [], request.bound_policy.space.bare  # other processes send copies of it, which know less
-    for number, row in enumerate(predictions.rows):
+    space = request.bound_policy.space.bare  # other processes send copies of it, which know less
+
+    def made(number: int) -> Explanation:
         one = found.get(number)
         if one is None:
-            answers.append(bare(request, row))
-        else:
-            answers.append(replace(one, diagnostics={**cost, **one.diagnostics}, space=space))
-    return Explanations(tuple(answers), table.index, space)
+            return bare(request, predictions.rows[number])
+        one = one.explanation() if isinstance(one, BlockAnswer) else one
+        return replace(one, diagnostics={**cost, **one.diagnostics}, space=space)
+
+    rows = predictions.rows
+    many = isinstance(rows, PredictedRows) and len(rows) > FEW
+    answers = LazyExplanations(made, len(rows)) if many else tuple(map(made, range(len(rows))))
+    return Explanations(answers, table.index, space)
 
 
-def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataFrame, found: Found) -> None:
+def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.DataFrame, found: Found) -> None:
     """Explain rows by their number: all together where they are few or have one deadline, else in batches.
 
     Raises:
@@ -159,6 +166,12 @@ def _explain_all(predictions: Predictions, rows: dict[int, Row], table: pd.DataF
         return
     request, search_with = ready
     with progress(len(rows), watched=request.caller.owner) as count:
+        if len(rows) > FEW and (portfolio := Portfolio.of(request, predictions)):
+            for block in portfolio.answers(list(rows)):
+                found |= block
+                count(len(block))
+            rows = {number: row for number, row in rows.items() if number not in found}
+            started = time.perf_counter()
         if len(rows) <= FEW or (request.deadline is not None and not request.caller.row_seconds):
             _explain(Explaining(request, search_with, predictions, rows, len(rows), count), started, found)
             return
@@ -214,11 +227,14 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
     return bound, search
 
 
-def _leave_out(request: Request, rows: dict[int, Row], found: Found) -> None:
-    """Answer the rows beyond those that one request may have explained, and take them out of `rows`."""
+def _leave_out(request: Request, rows: Mapping[int, Row], found: Found) -> Mapping[int, Row]:
+    """Answer the rows beyond those that one request may have explained, and return the others."""
     most = len(rows) if request.caller.rows is None else request.caller.rows
-    for number in list(islice(rows, most, None)):
-        found[number] = replace(bare(request, rows.pop(number)), status="budget", reason=say("beyond", most=most))
+    if len(rows) <= most:
+        return rows
+    for number in islice(rows, most, None):
+        found[number] = replace(bare(request, rows[number]), status="budget", reason=say("beyond", most=most))
+    return {number: rows[number] for number in islice(rows, most)}
 
 
 def with_constraints(request: Request) -> Request:

@@ -7,6 +7,7 @@ which it predicts something else are explained again.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Final
@@ -42,20 +43,16 @@ class Predictions:
         self._all_agree = False
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> Sequence[Row]:
         """All rows as the model predicts them: it is asked about them now, unless it has confirmed what was expected.
 
         Raises:
             InputError: it can predict none of them.
         """
         self._asked = True
-        rows, model = [], self.request.requirements.judge.model
+        rows: Sequence[Row] = []
         if self._said is not None:
-            for number, one in enumerate(self.expected):
-                outcome = replace(self._said.take(np.array([number])), further=())
-                code = int(outcome.codes[0])
-                label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
-                rows.append(Row(one.codes, "", label, outcome))
+            rows = self._confirmed(self._said)
             self._all_agree = all(self.agrees(number, row) for number, row in enumerate(rows))
         if not self._all_agree:
             with self.request.admission.predicting():
@@ -67,6 +64,16 @@ class Predictions:
             replace(row, outcome=self.expected[number].outcome) if self.agrees(number, row) else row
             for number, row in enumerate(rows)
         ]
+
+    def _confirmed(self, said: Outcome) -> list[Row]:
+        """Return the expected rows with what the model has said of them."""
+        rows, model = [], self.request.requirements.judge.model
+        for number, one in enumerate(self.expected):
+            outcome = replace(said.take(np.array([number])), further=())
+            code = int(outcome.codes[0])
+            label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
+            rows.append(Row(one.codes, "", label, outcome))
+        return rows
 
     def asked(self) -> Inquiry:
         """Ask about expected rows beside candidates, unless the model was asked about them before."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from threading import Lock
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints import Constraints, Pause
 from mlflow_cf.constraints.actions import functions_in
@@ -110,24 +111,59 @@ def check_rows(rows: object, most: int) -> None:
         raise InputError("rows", f"{len(rows):,} are more than the policy's {most:,}", "send fewer at a time")
 
 
-def read_rows(judge: Decides, coded: CodedRows) -> list[Row]:
+@dataclass(frozen=True, eq=False)
+class PredictedRows(Sequence[Row]):
+    """The rows of a table as the model predicts them; a `Row` is made when it is read.
+
+    Attributes:
+        codes: (m, d) of all rows.
+        place: (m,) where each row stands among those that were predicted together; -1: it was predicted alone.
+        labels, outcome: what the model says of those that were predicted together.
+        alone: the others, by number.
+    """
+
+    codes: Floats
+    place: NDArray[np.intp]
+    labels: Sequence[Label]
+    outcome: Outcome
+    alone: Mapping[int, Row]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @overload
+    def __getitem__(self, number: int) -> Row: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> list[Row]: ...
+
+    def __getitem__(self, number: int | slice) -> Row | list[Row]:
+        if isinstance(number, slice):
+            return [self[one] for one in range(*number.indices(len(self)))]
+        place = int(self.place[number])
+        if place < 0:
+            return self.alone[range(len(self))[number]]
+        return Row(self.codes[number], "", self.labels[place], self.outcome.take(slice(place, place + 1)))
+
+
+def read_rows(judge: Decides, coded: CodedRows) -> PredictedRows:
     """Predict all rows at once; rows that make the model fail are predicted one by one and marked."""
     frame, space, codes, faults = coded.frame, coded.space, coded.codes, coded.faults
-    good = np.array([row for row in range(len(frame)) if row not in faults], dtype=np.intp)
-    rows: dict[int, Row] = {}
+    good = np.delete(np.arange(len(frame)), list(faults))
+    place, alone = np.full(len(frame), -1), dict[int, Row]()
+    labels, outcome = list[Label](), Outcome(np.empty(0, dtype=np.intp))
     try:
         labels, outcome = judge.predict(space.decode(codes[good]))
-        for position, row in enumerate(good.tolist()):
-            rows[row] = Row(codes[row], "", labels[position], outcome.take(np.array([position])))
+        place[good] = np.arange(len(good))
     except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
         for row in good.tolist():
-            rows[row] = _single(judge, space.decode(codes[[row]]), codes[row], "")
+            alone[row] = _single(judge, space.decode(codes[[row]]), codes[row], "")
     for row, fault in faults.items():
-        rows[row] = _single(judge, frame.iloc[[row]].reset_index(drop=True), codes[row], fault)
-    if not any(row.outcome for row in rows.values()):
-        fault = rows[0].fault
+        alone[row] = _single(judge, frame.iloc[[row]].reset_index(drop=True), codes[row], fault)
+    if not len(outcome.codes) and not any(row.outcome for row in alone.values()):
+        fault = alone[0].fault
         raise InputError("rows", f"the model can predict none of them ({fault})", "check the values of the rows")
-    return [rows[row] for row in range(len(frame))]
+    return PredictedRows(codes, place, labels, outcome, alone)
 
 
 def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:
@@ -267,9 +303,50 @@ def is_wanted(request: Request, row: Row) -> bool:
     return request.target.differs or not bool(request.bound_target(row.own).met(row.outcome)[0])
 
 
-def wanted_of(request: Request, rows: Sequence[Row]) -> dict[int, Row]:
+class SomeRows(Mapping[int, Row]):
+    """Some rows of a table by their number, ascending; a `Row` is made when it is read."""
+
+    def __init__(self, rows: Sequence[Row], numbers: Iterable[int]) -> None:
+        """Choose rows by number."""
+        self._rows, self._numbers = rows, dict.fromkeys(numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._numbers)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+    def __getitem__(self, number: int) -> Row:
+        if number not in self._numbers:
+            raise KeyError(number)
+        return self._rows[number]
+
+
+def wanted_of(request: Request, rows: Sequence[Row]) -> Mapping[int, Row]:
     """Return the rows that need a counterfactual, by their number."""
+    if isinstance(rows, PredictedRows):
+        return SomeRows(rows, wanted_numbers(request, rows))
     return {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
+
+
+def wanted_numbers(request: Request, rows: PredictedRows) -> list[int]:
+    """Return the numbers of the rows that need a counterfactual, ascending."""
+    outcome, wanted = rows.outcome, np.zeros(len(rows.outcome.codes), dtype=np.bool_)
+    if request.query.explain == "none":
+        return []
+    for own in set(outcome.codes.tolist()):
+        some = np.flatnonzero(outcome.codes == own)
+        wanted[some] = request.target.differs or ~request.bound_target(own).met(outcome.take(some))
+    found = np.zeros(len(rows), dtype=np.bool_)
+    together = rows.place >= 0
+    found[together] = wanted[rows.place[together]]
+    for number, row in rows.alone.items():
+        found[number] = is_wanted(request, row)
+    numbers: list[int] = np.flatnonzero(found).tolist()
+    return numbers
 
 
 def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:

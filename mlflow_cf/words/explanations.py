@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final, overload
@@ -35,6 +35,41 @@ class Interrupted(KeyboardInterrupt):
         self.explanations = explanations
 
 
+class LazyExplanations(Sequence[Explanation]):
+    """Explanations that are made from arrays when they are first read."""
+
+    def __init__(self, make: Callable[[int], Explanation], rows: int) -> None:
+        """Set up for so many rows, of which `make` returns the explanation of each by its number."""
+        self._make, self._made = make, list[Explanation | None]([None]) * rows
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, at: int) -> Explanation: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Explanation, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Explanation | tuple[Explanation, ...]:
+        if isinstance(at, slice):
+            return tuple(self[one] for one in range(*at.indices(len(self))))
+        number = range(len(self))[at]
+        made = self._made[number]
+        if made is None:
+            made = self._made[number] = self._make(number)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and tuple(self) == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]  # explanations hold dicts
+
+    def __reduce__(self) -> tuple[type[tuple[Explanation, ...]], tuple[list[Explanation]]]:
+        """Copy the explanations: what makes them belongs to this process."""
+        return tuple, (list(self),)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanations(Sequence[Explanation]):
     """One explanation per row, in the order of the rows.
@@ -45,7 +80,7 @@ class Explanations(Sequence[Explanation]):
         space: the model's features.
     """
 
-    items: tuple[Explanation, ...]
+    items: Sequence[Explanation]
     index: pd.Index[Any] = field()  # type: ignore[assignment]  # as a table has one; a sequence would look for an item
     space: FeatureSpace = field(repr=False)
 

@@ -244,7 +244,9 @@ def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
     # the class of what was said of each row, where the promise was any other
     own = judge.model.codes_of(issued.predictions) if issued.target.differs else np.full(len(issued.places), -1)
     for label in np.unique(own):
-        told = {at: outcome for at in np.flatnonzero(own == label) if (outcome := answered[at].outcome) is not None}
+        told = {
+            at: outcome for at in np.flatnonzero(own == label).tolist() if (outcome := answered[at].outcome) is not None
+        }
         if not told:
             continue
         places, outcome = list(told), joined_outcomes(list(told.values()))

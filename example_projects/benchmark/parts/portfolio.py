@@ -1,0 +1,110 @@
+"""Thousands of rows in one call: CPU a row, beside calls of few rows, which are searched row by row."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from cases.data_sets import FAVOURABLE, VIEWS, constraints_for, split
+from cases.models import fitted
+from parts.gates import Gate
+
+import mlflow_cf
+from mlflow_cf.words.explanations import Explanations
+
+MODELS = ("xgboost", "histgb", "forest", "mlp")
+ROWS = 20_000
+FEW = 50  # rows of a call that is answered row by row
+SAMPLED = 4  # such calls
+SHARES = (0.25, 0.5, 1.0)  # of the rows, to see whether the cost is linear
+PROMISED = {"xgboost": 0.2, "histgb": 0.2, "forest": 1 / 3, "mlp": 1 / 3}
+
+
+@dataclass(frozen=True)
+class Line:
+    """What the rows of one model took.
+
+    Attributes:
+        rows: how many were explained in one call; found: the share with an answer; proved: that with a proof.
+        few_us, many_us: CPU microseconds a row, in calls of FEW rows and in one call of all.
+        frame_us: of the table of all answers; growth: CPU a row of all rows, divided by that of the first SHARES.
+        different: rows of the calls of few rows whose reply differs.
+    """
+
+    rows: int
+    found: float
+    proved: float
+    few_us: float
+    many_us: float
+    frame_us: float
+    growth: float
+    different: int
+
+    def gates(self, model: str) -> list[Gate]:
+        """Return what is promised: the share of the CPU of calls of few rows, and a cost that grows with the rows."""
+        return [
+            Gate(
+                "CPU a row, one call / calls of 50 rows",
+                self.many_us / self.few_us,
+                PROMISED.get(model, 1.0),
+                most=True,
+            ),
+            Gate("CPU a row, all rows / a quarter", self.growth, 1.25, most=True),
+        ]
+
+
+def run(name: str, model: str, rows: int, seed: int) -> Line:
+    """Explain the rows of a data set that a model rejects, repeated until they are as many as wanted."""
+    parts = split(name, seed, VIEWS[name])
+    pipeline = fitted(model, parts.X, parts.y, seed)
+    constraints = constraints_for(name, parts.X, rules=True)
+    explained = mlflow_cf.wrap(pipeline, parts.X, constraints=constraints, target=FAVOURABLE, seed=seed)
+    every = pd.concat([parts.X_test, parts.X], ignore_index=True)
+    rejected = np.flatnonzero(pipeline.predict(every) != FAVOURABLE)
+    table = every.iloc[np.resize(rejected, rows)].reset_index(drop=True)
+    explained.explain(table.head(2_000))  # compiles, also what few rows need
+    few_s, parted = _cpu(lambda: [explained.explain(table[at : at + FEW]) for at in range(0, SAMPLED * FEW, FEW)])
+    costs = []
+    for share in SHARES:
+        some = table.head(int(share * rows))
+        seconds, found = _cpu(lambda some=some: explained.explain(some))  # type: ignore[misc]
+        costs.append(1e6 * seconds / len(some))
+    frame_s, _ = _cpu(found.to_frame)
+    return _line(found, parted, few_s, costs, frame_s)
+
+
+def _line(
+    found: Explanations, parted: Sequence[Explanations], few_s: float, costs: Sequence[float], frame_s: float
+) -> Line:
+    one_by_one = [one for some in parted for one in some]
+    return Line(
+        rows=len(found),
+        found=float(np.mean([one.status == "found" for one in found])),
+        proved=float(np.mean([any(cf.proof == "optimal" for cf in one.counterfactuals) for one in found])),
+        few_us=1e6 * few_s / len(one_by_one),
+        many_us=costs[-1],
+        frame_us=1e6 * frame_s / len(found),
+        growth=costs[-1] / costs[0],
+        different=sum(_told(a) != _told(b) for a, b in zip(one_by_one, found, strict=False)),
+    )
+
+
+def _told(one: mlflow_cf.Explanation) -> dict[str, Any]:
+    """Return a reply without the row's own probability, which networks round otherwise in larger tables."""
+    return {key: value for key, value in one.to_dict().items() if key != "probability"}
+
+
+def table(lines: dict[str, Line]) -> str:
+    """Return the figures as a table."""
+    return pd.DataFrame({name: vars(line) for name, line in lines.items()}).T.round(3).to_string()
+
+
+def _cpu(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the CPU seconds of a call, and what it returned."""
+    start = time.process_time()
+    found = call()
+    return time.process_time() - start, found

@@ -1,0 +1,235 @@
+"""The nearest single change of many rows at once, where it is certain that nothing else is as near.
+
+`NearestSingles` holds what a bound policy, an opened model and a target have in common for all rows. It comes to the
+same answer as the search of single rows (`explainers.geco.sweeps`, `engine.few_changes`), with the same number of
+evaluations, or leaves a row to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, Protocol
+
+import numpy as np
+
+from mlflow_cf.constraints import Rule
+from mlflow_cf.constraints.expressions import Ref
+from mlflow_cf.constraints.programs import Checks
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.goal import Scorer
+from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.portfolio.kernels import (
+    TOGETHER,
+    BlockRows,
+    Nearest,
+    Setting,
+    Singles,
+    Units,
+    nearest_by_cells,
+    nearest_by_units,
+)
+from mlflow_cf.problem import BoundPolicy, Codes
+from mlflow_cf.problem.single_features import PackedColumns
+from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden
+from mlflow_cf.structures.kernels.sweeps import sweep_trees
+from mlflow_cf.structures.structure import Encoded, Structure
+from mlflow_cf.structures.trees.ensemble import TreeEnsemble
+
+ULPS: Final = 64 * float(np.finfo(np.float64).eps)  # of units: their sums are added up otherwise than by the model
+
+
+class Scores(Protocol):
+    """Decision scores of single changes, for a block of rows."""
+
+    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: Singles) -> None:
+        """Write the nearest changes of rows to `out`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class NearestSingles:
+    """Finds the nearest single change of rows; threads may share it.
+
+    Attributes:
+        bound_policy: all constraints, of which kernels can check every one.
+        scores: of the opened model; decision: from which one on the target is met.
+        setting: what kernels know of both.
+        listed: the rules that list the values of a feature.
+    """
+
+    bound_policy: BoundPolicy
+    scores: Scores
+    decision: DecisionScore
+    setting: Setting
+    listed: Checks
+
+    @classmethod
+    def of(cls, bound_policy: BoundPolicy, scorer: Scorer, tolerance: float) -> NearestSingles | None:
+        """Return what finds changes that meet the targets of a scorer; None where kernels cannot tell.
+
+        Scores within `tolerance` of a decision are in doubt, in units of max(1, |score|).
+        """
+        decision, structure = scorer.decision_score(tolerance), scorer.structure
+        tables, grounding = bound_policy.tables, bound_policy.grounding
+        single = len(tables.short.numbers) == len(tables.all) == len(bound_policy.space)
+        known = structure is tables.structure and len(scorer.targets) == 1
+        if decision is None or not single or not known or bound_policy.bound_distance.c:
+            return None
+        if (tables.short.packed.column != np.arange(len(tables.all))).any():
+            return None
+        joint = Checks.of(linked.rule for linked in grounding.linking_rules)
+        alone = [rule for rules in grounding.others.values() for rule in rules]
+        listed = all(rule.origin.key == "levels" for rule in alone)  # of values, whatever the row
+        if grounding.of_no_group or not listed or joint.others or np.isnan(tables.short.packed.values).any():
+            return None
+        scores = _scores_of(structure, bound_policy, decision)
+        if scores is None:
+            return None
+        own_rules = grounding.plain.of(tables.short.numbers)
+        numbers = range(len(tables.all))
+        linked = {number for rule in grounding.linking_rules for number in rule.groups}
+        setting = Setting(
+            packed=tables.short.packed,
+            formula=tables.short.formula,
+            own_rules=own_rules,
+            joint=joint.program,
+            frozen=np.array([any(map(_freezes, grounding.plain.rules.get(n, ()))) for n in numbers], dtype=np.bool_),
+            linked=np.array([number in linked for number in numbers], dtype=np.bool_),
+            cell=scores.cell if isinstance(scores, CellScores) else np.full(len(tables.short.packed.values), -1),
+            refused=_refused(tables.short.packed, alone, len(bound_policy.space)),
+        )
+        return cls(bound_policy, scores, decision, setting, Checks.of(alone))
+
+    def settle(self, X: Floats) -> tuple[Codes, Floats, Floats]:
+        """Return what settles rows X (m, d), without levels that the background lacks.
+
+        Returns:
+            (m,) the column that changes, -1 where a row is left to the search of single rows; (m,) its new value;
+            (m,) the distance.
+        """
+        packed, distance = self.setting.packed, self.bound_policy.bound_distance
+        own_at = np.ascontiguousarray(distance.positions(packed.column, X[:, packed.column]))
+        may, sure = np.full(len(X), self.decision.may), np.full(len(X), self.decision.sure)
+        lawful = np.ones(len(X), dtype=np.bool_)
+        self.listed.refuse(X, X, lawful)
+        rows = BlockRows(X, own_at, may, sure, lawful)
+        out = Singles(np.full(len(X), -1, dtype=np.int64), np.full(len(X), np.inf))
+        self.scores.settle(self.setting, rows, Nearest.room(X.shape[1], self._steps), out)
+        group = np.searchsorted(packed.start, out.place, side="right") - 1
+        settled = out.place >= 0
+        column = np.where(settled, packed.column[group], -1)
+        value = packed.values[np.where(settled, out.place, 0)] if len(packed.values) else np.zeros(len(X))
+        return column, value, out.far
+
+    @cached_property
+    def _steps(self) -> int:
+        """The number of steps of the longest program of a rule, or more."""
+        return len(self.setting.own_rules.program.does) + len(self.setting.joint.does)
+
+
+def _freezes(rule: Rule) -> bool:
+    """Whether a rule lets no row change the only feature that it is about."""
+    left, right = rule.then.left, rule.then.right
+    if rule.when or rule.then.sign != "==" or rule.then.tolerance:
+        return False
+    return isinstance(left, Ref) and isinstance(right, Ref) and left.column == right.column and left.side != right.side
+
+
+def _refused(packed: PackedColumns, rules: Sequence[Rule], columns: int) -> Bools:
+    """Return (t,) which values some rules refuse that mention nothing else of a row (d,)."""
+    refused = np.zeros(len(packed.values), dtype=np.bool_)
+    for rule in rules:
+        (column,) = rule.columns("x_cf")
+        start, stop = packed.start[column : column + 2]
+        Z = np.zeros((stop - start, columns))
+        Z[:, column] = packed.values[start:stop]
+        refused[start:stop] |= ~rule.holds(Z, Z)
+    return refused
+
+
+def _scores_of(structure: Structure, bound_policy: BoundPolicy, decision: DecisionScore) -> Scores | None:
+    if isinstance(structure, TreeEnsemble):
+        return CellScores.of(structure, bound_policy, decision)
+    if isinstance(structure, SupportsHidden):
+        values = [bound_policy.tables.encoded[column] for column in range(len(bound_policy.space))]
+        layer = structure.hidden(values, decision.weights)
+        return None if layer is None else UnitScores.of(structure, layer, values)
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class CellScores:
+    """Decision scores by the cells of trees.
+
+    Attributes:
+        trees: the trees; weights: of their raw scores.
+        wanted: (d,) columns that some row may change.
+        cell: (t,) the cell of every value of every column among those of all columns.
+    """
+
+    trees: TreeEnsemble
+    weights: Floats
+    wanted: Codes
+    cell: Codes
+
+    @classmethod
+    def of(cls, trees: TreeEnsemble, bound_policy: BoundPolicy, decision: DecisionScore) -> CellScores:
+        """Return the scores of changes to the values of all domains."""
+        start, encoded = trees.trees.features.start, bound_policy.tables.encoded
+        cells = [start[column] + encoded[column] for column in range(len(bound_policy.space))]
+        frozen = [any(map(_freezes, bound_policy.grounding.plain.rules.get(n, ()))) for n in range(len(cells))]
+        wanted = [not fixed and len(some) > 0 for fixed, some in zip(frozen, cells, strict=True)]
+        return cls(trees, decision.weights, np.array(wanted), np.concatenate(cells).astype(np.int64))
+
+    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: Singles) -> None:
+        """Sweep rows, and write their nearest changes."""
+        cells = np.column_stack([self.trees.encode(column, codes) for column, codes in enumerate(rows.X.T)])
+        wanted = np.tile(self.wanted, (len(cells), 1))
+        sums = sweep_trees(cells, wanted, self.trees.trees)
+        scores = sums[:, :, 0] * self.weights[0] if len(self.weights) == 1 else sums @ self.weights
+        nearest_by_cells(setting, rows, np.ascontiguousarray(scores), near, out)
+
+
+@dataclass(frozen=True, eq=False)
+class UnitScores:
+    """Decision scores by one layer of units, which values are put through as they are looked at.
+
+    Attributes:
+        structure: the linear model or network; layer: its units.
+        added: (width, TOGETHER + t + TOGETHER) what every value adds to them, with room on both sides.
+    """
+
+    structure: SupportsHidden
+    layer: HiddenLayer
+    added: Floats
+
+    @classmethod
+    def of(cls, structure: SupportsHidden, layer: HiddenLayer, values: list[Encoded]) -> UnitScores:
+        """Return the scores of changes to `values` (t, ...) of every column."""
+        added = np.zeros((len(layer.bias), sum(map(len, values)) + 2 * TOGETHER))
+        added[:, TOGETHER:-TOGETHER] = layer.added.T
+        return cls(structure, layer, added)
+
+    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: Singles) -> None:
+        """Write the nearest changes of rows; scores that rounding may move across a decision are in doubt."""
+        structure, layer = self.structure, self.layer
+        own = np.stack([structure.effects(c, structure.encode(c, codes)) for c, codes in enumerate(rows.X.T)], axis=1)
+        own = np.ascontiguousarray(own)
+        size = np.abs(own).sum(axis=1) + np.abs(layer.bias)
+        doubt = layer.slack + ULPS * (size @ np.abs(layer.weights) + abs(layer.shift))
+        units = Units(
+            added=self.added,
+            weights=np.ascontiguousarray(layer.weights),
+            shift=np.array([layer.shift]),
+            least=np.array([0.0 if layer.rectified else -np.inf]),
+            total=own.sum(axis=1) + layer.bias,
+            own=own,
+            others=np.empty(len(layer.bias)),
+            scores=np.empty(TOGETHER),
+            places=np.empty(TOGETHER, dtype=np.int64),
+        )
+        doubtful = rows._replace(may=rows.may - doubt, sure=rows.sure + doubt)
+        nearest_by_units(setting, doubtful, units, near, out)

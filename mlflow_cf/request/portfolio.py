@@ -1,0 +1,237 @@
+"""Rows of a long table that a single change settles, a block at a time.
+
+What `NearestSingles` settles is verified as all answers are: against every constraint, and by the logged model, which
+is asked about the candidates of a block in one call. Rows that are not settled, or whose candidate is refused, are left
+to `Explaining`. A row gets the same answer as there, whatever the size of a block. Answers stay in arrays until their
+explanation is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.thresholds import SCORE_TOLERANCES, SWEPT
+from mlflow_cf.explainers import GeCo
+from mlflow_cf.explainers.exact import Exact
+from mlflow_cf.explainers.geco.members import Members
+from mlflow_cf.explainers.geco.sweeps import CLOSE
+from mlflow_cf.features import Floats
+from mlflow_cf.goal import BoundTarget, Scorer
+from mlflow_cf.goal.targets import rate_sums
+from mlflow_cf.model.judge import Outcome
+from mlflow_cf.portfolio.nearest import NearestSingles
+from mlflow_cf.problem import BoundPolicy, Codes
+from mlflow_cf.request.expected import Predictions
+from mlflow_cf.request.replies import bare
+from mlflow_cf.request.request import PredictedRows, Request
+from mlflow_cf.structures.capabilities import is_steady
+from mlflow_cf.structures.structure import linked
+from mlflow_cf.words.result import Counterfactual, Explanation, changes_between
+
+ROWS_AT_ONCE: Final = 512  # of a block: a call of the model costs a few microseconds a row then, and arrays stay small
+DOUBT: Final = 1.01 * (CLOSE + SWEPT)  # of scores: what the search of single rows doubts is doubted here too
+
+
+@dataclass(frozen=True, eq=False)
+class BlockAnswers:
+    """Answers of one change each, as arrays.
+
+    Attributes:
+        predictions: of all rows of the request.
+        numbers: (m,) of the rows; X, Z: (m, d) their codes and those of their answers.
+        distance: (m,) between both; outcome: what the model says of the answers.
+        seconds: that each took.
+    """
+
+    predictions: Predictions
+    numbers: Codes
+    X: Floats
+    Z: Floats
+    distance: Floats
+    outcome: Outcome
+    seconds: float
+
+    def explanation(self, at: int) -> Explanation:
+        """Return the explanation of one of the rows."""
+        request, space = self.predictions.request, self.predictions.space
+        row = self.predictions.rows[int(self.numbers[at])]
+        plain, target = bare(request, row), request.bound_target(row.own)
+        old, outcome = space.values(self.X[at]), self.outcome.take(slice(at, at + 1))
+        new = space.values_beside(self.Z[at], self.X[at], old)
+        changes, prediction = changes_between(old, new), target.prediction(outcome, 0)
+        distance = float(self.distance[at])
+        found = Counterfactual(
+            row=new,
+            changes=changes,
+            prediction=prediction,
+            probability=target.probability(outcome)[0],
+            distance=distance,
+            n_changed=len(changes),
+            proof="optimal",
+            bound=distance,
+            text=request.speaker.answer(changes, prediction),
+            space=plain.space,
+        )
+        groups = len(space)
+        return replace(
+            plain,
+            status="found",
+            counterfactuals=(found,),
+            evaluations=groups + 1,  # a sweep, and the candidate
+            diagnostics={**_statistics(groups, self.seconds), "cut": "", "seconds": self.seconds},
+        )
+
+
+class BlockAnswer(NamedTuple):
+    """One of the answers of a block."""
+
+    block: BlockAnswers
+    at: int
+
+    def explanation(self) -> Explanation:
+        """Return the explanation of the row."""
+        return self.block.explanation(self.at)
+
+
+def _statistics(groups: int, seconds: float) -> dict[str, Any]:
+    """Return what the search of a single row tells of itself, where a sweep settles it."""
+    operators = dict.fromkeys((f"{operator}_s" for operator in Members.PHASES), 0.0)
+    cells = {"cells_naive": groups * groups, "cells_delta": groups}
+    return {"generations": 0, "candidates": groups, **cells, **operators, "sweep_s": seconds}
+
+
+class Portfolio:
+    """Settles rows of a request in blocks; threads may share it.
+
+    Attributes:
+        predictions: of all rows.
+    """
+
+    def __init__(self, request: Request, predictions: Predictions, rows: PredictedRows) -> None:
+        """Set up for rows that the logged model has predicted."""
+        self.predictions, self._request, self._rows = predictions, request, rows
+        self._known: dict[int, tuple[NearestSingles, Scorer, BoundTarget] | None] = {}
+
+    @classmethod
+    def of(cls, request: Request, predictions: Predictions) -> Portfolio | None:
+        """Return what settles rows of a request with its constraints; None where it asks for more than blocks give."""
+        rows = predictions.rows
+        return cls(request, predictions, rows) if isinstance(rows, PredictedRows) and is_plain(request) else None
+
+    def answers(self, numbers: Sequence[int]) -> Iterator[Mapping[int, BlockAnswer]]:
+        """Yield what was found of the rows with these numbers, block by block, as long as there is time."""
+        request = self._request
+        for start in range(0, len(numbers), ROWS_AT_ONCE):
+            if request.deadline is not None and time.perf_counter() >= request.deadline:
+                return
+            request.admission.give_way()
+            yield self.block(np.array(numbers[start : start + ROWS_AT_ONCE], dtype=np.intp))
+
+    def block(self, numbers: Codes) -> dict[int, BlockAnswer]:
+        """Return the answers of rows that a single change settles, by number."""
+        started = time.perf_counter()
+        parts: list[BlockAnswers] = []
+        for own in np.unique(self._own[numbers]).tolist():
+            some, known = numbers[self._own[numbers] == own], self._singles(own)
+            part = None if known is None else self._verified(some[self._read[some]], *known)
+            parts += [] if part is None else [part]
+        seconds = (time.perf_counter() - started) / max(sum(len(part.numbers) for part in parts), 1)
+        found: dict[int, BlockAnswer] = {}
+        for part in parts:
+            timed = replace(part, seconds=seconds)
+            found.update((number, BlockAnswer(timed, at)) for at, number in enumerate(part.numbers.tolist()))
+        return found
+
+    @cached_property
+    def _own(self) -> Codes:
+        """(m,) the position of the class that the model predicts for every row; -1 without, or where asked alone."""
+        rows = self._rows
+        return np.where(rows.place >= 0, np.append(rows.outcome.codes, -1)[rows.place], -1)
+
+    @cached_property
+    def _read(self) -> Bools:
+        """(m,) which rows were predicted together and have no level that the background lacks."""
+        unseen = self._rows.codes >= self._request.bound_policy.bound_distance.unknown_from
+        return np.asarray((self._rows.place >= 0) & ~unseen.any(axis=1))
+
+    def _singles(self, own: int) -> tuple[NearestSingles, Scorer, BoundTarget] | None:
+        """Return what settles rows that the model predicts as the class at position `own`."""
+        if own not in self._known:
+            request = self._request
+            targets, scorer, _ = request.requirements.wanted(request.target, own)
+            singles = None if scorer is None else NearestSingles.of(request.bound_policy, scorer, DOUBT)
+            self._known[own] = None if scorer is None or singles is None else (singles, scorer, targets[0])
+        return self._known[own]
+
+    def _verified(
+        self, numbers: Codes, singles: NearestSingles, scorer: Scorer, target: BoundTarget
+    ) -> BlockAnswers | None:
+        """Settle rows; return those whose candidate every constraint and the model accept."""
+        column, value, _ = singles.settle(np.ascontiguousarray(self._rows.codes[numbers]))
+        settled = np.flatnonzero(column >= 0)
+        numbers, X = numbers[settled], self._rows.codes[numbers[settled]]
+        Z = X.copy()
+        Z[np.arange(len(Z)), column[settled]] = value[settled]
+        kept = np.flatnonzero(self._bound_policy.accepts(Z, X)) if len(Z) else settled[:0]
+        if not len(kept):
+            return None
+        outcome = self._judged(Z[kept])
+        if outcome is None:
+            return None
+        met = target.met(outcome)
+        kept, outcome = kept[met], outcome.take(np.flatnonzero(met))
+        if not scorer.steady and len(kept):
+            certain, outcome = self._alone(Z[kept], outcome, scorer)
+            kept, outcome = kept[certain], outcome.take(np.flatnonzero(certain))
+        space, X, Z = self._request.bound_policy.space, X[kept], Z[kept]
+        columns = tuple((column,) for column in range(len(space)))
+        distance = self._request.bound_policy.bound_distance.distance(columns, Z, X)
+        return BlockAnswers(self.predictions, numbers[kept], X, Z, distance, outcome, 0.0)
+
+    @cached_property
+    def _bound_policy(self) -> BoundPolicy:
+        """All constraints, whose rules can compare the levels that the rows have and the background lacks."""
+        return self._request.bound_policy.covering(self.predictions.space)
+
+    def _judged(self, Z: Floats) -> Outcome | None:
+        """Return what the logged model says of candidates; None where it fails."""
+        try:
+            table, exact = self.predictions.space.decode_exactly(Z)
+            outcome = self._request.judges.verdict(table)
+        except Exception:  # noqa: BLE001  any model, any error: the search of single rows asks again, and tells of it
+            return None
+        return outcome if exact.all() else outcome.withheld(~exact)
+
+    def _alone(self, Z: Floats, outcome: Outcome, scorer: Scorer) -> tuple[Bools, Outcome]:
+        """Return which candidates a structure certainly accepts alone, and outcomes with its scores of each alone.
+
+        See `proof.verify.by_themselves`.
+        """
+        encoded = scorer.encoded(range(Z.shape[1]), Z)
+        sums = [scorer.structure.sums([part[at : at + 1] for part in encoded]) for at in range(len(Z))]
+        favourable, _, margin = rate_sums(np.concatenate(sums), scorer.targets)
+        certain = favourable & (margin >= SCORE_TOLERANCES * self._request.judges.tolerance)
+        if is_steady(scorer.own):
+            return certain, outcome
+        scores = np.concatenate([linked(alone[:, : scorer.own.outputs], scorer.own.link) for alone in sums])
+        regression = outcome.codes[0] < 0
+        own = Outcome(outcome.codes, None, scores[:, 0]) if regression else Outcome(outcome.codes, scores)
+        return certain, replace(own, further=outcome.further)
+
+
+def is_plain(request: Request) -> bool:
+    """Whether a request asks for one nearest answer a row, and for nothing that needs what a row's search knows."""
+    query, explainer, requirements = request.query, request.explainer, request.requirements
+    nearest = isinstance(explainer, Exact) or (isinstance(explainer, GeCo) and bool(explainer.sweep))
+    more = query.levers is not None or query.responsiveness or query.region or query.reasons
+    opened = requirements.structure is not None and not requirements.further
+    groups, most = len(request.bound_policy.tables.all), request.max_evaluations
+    enough = most // 4 >= groups + 1  # half at least is left to the search, and a quarter is never kept back
+    return nearest and query.count == 1 and not more and opened and enough and request.bound_policy.action_model is None

@@ -1,0 +1,203 @@
+"""Rows explained in blocks get the answers of rows explained one by one, whatever the size of a block."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import dear
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+import mlflow_cf
+from mlflow_cf import Target
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.goal import Scorer
+from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.targets import SumTarget
+from mlflow_cf.request import answer, portfolio
+from mlflow_cf.request.portfolio import DOUBT, Portfolio
+from mlflow_cf.words.explanations import Explanations
+
+JOBS, TOWNS = ("cook", "clerk", "smith", "none"), ("a", "b", "c", "d", "e")
+MODELS: dict[str, Any] = {
+    "tree": DecisionTreeClassifier(max_depth=5, random_state=0),
+    "forest": RandomForestClassifier(12, max_depth=4, random_state=0),
+    "boosting": HistGradientBoostingClassifier(max_iter=12, early_stopping=False, random_state=0),
+    "logistic": LogisticRegression(max_iter=1_000),
+    "network": MLPClassifier((7,), max_iter=20, tol=1.0, random_state=0),
+    "deep": MLPClassifier((5, 4), max_iter=20, tol=1.0, random_state=0),
+    "unopened": KNeighborsClassifier(3),
+    "tree value": DecisionTreeRegressor(max_depth=5, random_state=0),
+    "network value": MLPRegressor(hidden_layer_sizes=(7,), max_iter=20, tol=1.0, random_state=0),
+}
+CONSTRAINTS: tuple[dict[str, Any], ...] = (
+    {},
+    {"immutable": ["age", "town"], "increasing": ["skill"], "max_changes": 2},
+    {"ranges": {"income": [10, 60]}, "decreasing": ["debt"], "forbidden": {"job": [["cook", "clerk"]]}},
+    {"relative": {"income": {"up": 9, "down_percent": 10}}, "levels": {"job": ["cook", "smith"]}},
+    {"rules": ["IF x_cf.skill > x.skill THEN x_cf.age >= x.age + 2"]},
+    {"groups": [["job", "town"]]},
+)
+
+
+def people(seed: int, rows: int) -> pd.DataFrame:
+    """Return rows with numbers, of which some are missing, and levels."""
+    rng = np.random.default_rng(seed)
+    income = rng.integers(5, 90, rows).astype(np.float64)
+    income[rng.random(rows) < 0.1] = np.nan
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 70, rows),
+            "income": income,
+            "debt": rng.normal(10, 4, rows).round(1),
+            "skill": rng.integers(0, 5, rows),
+            "job": rng.choice(JOBS, rows),
+            "town": rng.choice(TOWNS, rows),
+        }
+    )
+
+
+@cache
+def fitted(kind: str, seed: int) -> tuple[Pipeline, pd.DataFrame]:
+    """Return a model and its background; about a third of the rows are accepted."""
+    frame = people(seed, 120)
+    value = frame["income"].fillna(30) - 2 * frame["debt"] + 6 * frame["skill"] + 5 * (frame["job"] == "smith")
+    value += np.random.default_rng(seed).normal(0, 4, len(frame))
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    levels = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    prepared = make_column_transformer((numbers, ["age", "income", "debt", "skill"]), (levels, ["job", "town"]))
+    wanted = value / value.std() if "value" in kind else (value > value.quantile(0.6)).astype(int)
+    return make_pipeline(prepared, MODELS[kind]).fit(frame, wanted), frame
+
+
+@cache
+def wrapped(kind: str, seed: int, constraints: int) -> ExplainedModel:
+    """Return a model with one of CONSTRAINTS."""
+    model, frame = fitted(kind, seed)
+    target: Any = Target(low=float(np.quantile(model.predict(frame), 0.7))) if "value" in kind else 1
+    return mlflow_cf.wrap(model, frame, constraints=CONSTRAINTS[constraints], target=target)
+
+
+@contextmanager
+def in_blocks(size: int | None) -> Iterator[None]:
+    """Explain in blocks of so many rows however few there are; None: row by row."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "FEW", 0)
+        if size is None:
+            patch.setattr(Portfolio, "of", lambda *_: None)
+        else:
+            patch.setattr(portfolio, "ROWS_AT_ONCE", size)
+        yield
+
+
+def told(found: Explanations) -> list[Any]:
+    """Return what is said of every row, but for the seconds that it took."""
+    counted = [{key: each for key, each in one.diagnostics.items() if not key.endswith(TIMED)} for one in found]
+    return list(zip(counted, [one.to_dict() for one in found], strict=True))
+
+
+TIMED = ("seconds", "judge_calls", "_s")
+
+
+@dear(5)
+@given(
+    kind=st.sampled_from(sorted(MODELS)),
+    seed=st.integers(0, 2),
+    constraints=st.integers(0, len(CONSTRAINTS) - 1),
+    size=st.sampled_from([1, 3, 256]),
+    certify=st.booleans(),
+)
+def test_blocks_answer_as_row_by_row(*, kind: str, seed: int, constraints: int, size: int, certify: bool) -> None:
+    explained = wrapped(kind, seed, constraints)
+    certify &= explained.context.required.structure is not None
+    rows = people(seed + 100, 30)
+    rows.loc[3, "town"] = "a town that the background lacks"
+    with in_blocks(None):
+        expected = explained.explain(rows, certify=certify, max_evaluations=2_000, why_not=False)
+    with in_blocks(size):
+        found = explained.explain(rows, certify=certify, max_evaluations=2_000, why_not=False)
+    assert told(found) == told(expected)
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame())
+    pd.testing.assert_frame_equal(found.to_records(), expected.to_records())
+
+
+@dear(5)
+@given(kind=st.sampled_from(["tree", "forest", "boosting"]), constraints=st.integers(0, len(CONSTRAINTS) - 1))
+def test_a_row_is_answered_as_alone(kind: str, constraints: int) -> None:
+    explained, rows = wrapped(kind, 1, constraints), people(7, 80)
+    together = explained.explain(rows, why_not=False, max_evaluations=2_000)
+    for at in range(0, len(rows), 9):
+        (alone,) = explained.explain(rows.iloc[[at]], why_not=False, max_evaluations=2_000)
+        assert together[at].to_dict() == alone.to_dict()
+
+
+@pytest.mark.parametrize("kind", ["tree", "forest", "boosting", "logistic", "network", "tree value"])
+def test_blocks_settle_most_rows(kind: str) -> None:
+    explained, rows = wrapped(kind, 0, 0), people(5, 600)
+    settled = []
+
+    class Watched(Portfolio):
+        def block(self, numbers: Any) -> Any:
+            settled.append(super().block(numbers))
+            return settled[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(answer, "Portfolio", Watched)
+        found = explained.explain(rows)
+    wanted = sum(one.status != "already" for one in found)
+    assert sum(map(len, settled)) > 0.5 * wanted
+
+
+links = st.sampled_from(["share", "sigmoid", "softmax", "identity"])
+
+
+@given(link=links, column=st.sampled_from([0, 1]), least=st.sampled_from([0.0, 0.5, 0.7]), data=st.data())
+def test_what_is_certain_in_blocks_is_certain_to_the_search(link: Any, column: int, least: float, data: Any) -> None:
+    outputs = 1 if link == "share" else 2 if link in ("softmax", "identity") else 1
+    target = SumTarget(link, 0, outputs, 2, "label", column, least, -np.inf, np.inf, 1.0, margins=False)
+    check_decisions(target, outputs, data)
+
+
+@given(end=st.floats(-50, 50), below=st.booleans(), data=st.data())
+def test_the_same_of_values(end: float, below: bool, data: Any) -> None:  # noqa: FBT001  drawn
+    low, high = (-np.inf, end) if below else (end, np.inf)
+    check_decisions(SumTarget("identity", 0, 1, 1, "interval", 0, 0.0, low, high, 1.0, margins=False), 1, data, end)
+
+
+def check_decisions(target: SumTarget, outputs: int, data: Any, end: float = 0.0) -> None:
+    """Compare what the decision score tells with what the search of a row decides, near the threshold above all."""
+    decision = DecisionScore.of([target], DOUBT)
+    if decision is None:
+        return
+    sums = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=4 * outputs, max_size=4 * outputs))).reshape(4, -1)
+    near = np.linspace(-1, 1, 41)[:, None] * data.draw(st.sampled_from([1e-5, 1e-3, 1e-2]))
+    sums = np.concatenate([sums, np.repeat(near, outputs, axis=1) * np.arange(1, outputs + 1) + near_of(target, end)])
+    may, sure = scorer_of(target).decisions(sums, portfolio.CLOSE + portfolio.SWEPT)
+    score = sums @ decision.weights
+    assert not (may & (score < decision.may)).any()
+    assert sure[score >= decision.sure].all()
+
+
+def near_of(target: SumTarget, end: float) -> float:
+    """Return a raw score at which the target begins to be met."""
+    if target.kind == "interval":
+        return end
+    return max(target.least, 0.5) if target.link == "share" else 0.0
+
+
+def scorer_of(target: SumTarget) -> Any:
+    """Return a scorer of this target alone; only its targets are asked."""
+    return Scorer(None, None, (target,))  # type: ignore[arg-type]
