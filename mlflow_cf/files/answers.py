@@ -14,8 +14,9 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Feature
 from mlflow_cf.features.feature import zone_of
 from mlflow_cf.model.judge import Label
+from mlflow_cf.words.changes import written
 from mlflow_cf.words.explanations import Explanations
-from mlflow_cf.words.result import Explanation, written
+from mlflow_cf.words.result import Explanation
 
 RUNG: Final = "rung"
 

@@ -33,7 +33,8 @@ from mlflow_cf.request.replies import bare
 from mlflow_cf.request.request import PredictedRows, Request
 from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.structure import linked
-from mlflow_cf.words.result import Counterfactual, Explanation, changes_between
+from mlflow_cf.words.changes import changes_between
+from mlflow_cf.words.result import Counterfactual, Explanation
 
 ROWS_AT_ONCE: Final = 512  # of a block: a call of the model costs a few microseconds a row then, and arrays stay small
 DOUBT: Final = 1.01 * (CLOSE + SWEPT)  # of scores: what the search of single rows doubts is doubted here too

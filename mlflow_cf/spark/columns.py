@@ -15,7 +15,7 @@ from pyspark.sql import types as sql
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.features.feature import zone_of
-from mlflow_cf.words.result import written
+from mlflow_cf.words.changes import written
 
 PLAIN: Final = MappingProxyType(
     {
