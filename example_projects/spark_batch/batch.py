@@ -55,7 +55,7 @@ def report(answers: DataFrame) -> None:
     """Print what Spark makes of the answers."""
     for row in answers.groupBy("status").count().orderBy("status").collect():
         print(f"{row['status']:12}{row['count']:>9,}")
-    nearest = answers.select(f.col("counterfactuals")[0].alias("nearest")).where("nearest is not null")
+    nearest = answers.select(f.explode("counterfactuals").alias("nearest"))  # one at most of each loan
     changes = nearest.select(f.explode("nearest.changes.feature").alias("feature"))
     for row in changes.groupBy("feature").count().orderBy(f.desc("count")).collect():
         print(f"{row['feature']:12}{row['count']:>9,} answers change it")
