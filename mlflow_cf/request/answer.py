@@ -26,7 +26,7 @@ from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.levers import LeverRequest
-from mlflow_cf.request.portfolio import BlockAnswer, Portfolio
+from mlflow_cf.request.portfolio import BlockAnswer, Portfolio, coded_answers
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import CodedRows, PredictedRows, Request, Row, Work, wanted_of
@@ -143,8 +143,10 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
 
     rows = predictions.rows
     many = isinstance(rows, PredictedRows) and len(rows) > FEW
-    answers = LazyExplanations(made, len(rows)) if many else tuple(map(made, range(len(rows))))
-    return Explanations(answers, table.index, space)
+    if not many:
+        return Explanations(tuple(map(made, range(len(rows)))), table.index, space)
+    lazy = LazyExplanations(made, len(rows), lambda: coded_answers(found.values(), len(space)))
+    return Explanations(lazy, table.index, space)
 
 
 def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.DataFrame, found: Found) -> None:

@@ -9,7 +9,7 @@ explanation is read.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -34,7 +34,8 @@ from mlflow_cf.request.request import PredictedRows, Request
 from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.structure import linked
 from mlflow_cf.words.changes import changes_between
-from mlflow_cf.words.result import Counterfactual, Explanation
+from mlflow_cf.words.explanations import CodedAnswers
+from mlflow_cf.words.result import FACTS, Counterfactual, Explanation
 
 ROWS_AT_ONCE: Final = 512  # of a block: a call of the model costs a few microseconds a row then, and arrays stay small
 DOUBT: Final = 1.01 * (CLOSE + SWEPT)  # of scores: what the search of single rows doubts is doubted here too
@@ -45,13 +46,14 @@ class BlockAnswers:
     """Answers of one change each, as arrays.
 
     Attributes:
-        predictions: of all rows of the request.
+        predictions: of all rows of the request; target: what the model must say.
         numbers: (m,) of the rows; X, Z: (m, d) their codes and those of their answers.
         distance: (m,) between both; outcome: what the model says of the answers.
         seconds: that each took.
     """
 
     predictions: Predictions
+    target: BoundTarget
     numbers: Codes
     X: Floats
     Z: Floats
@@ -62,8 +64,7 @@ class BlockAnswers:
     def explanation(self, at: int) -> Explanation:
         """Return the explanation of one of the rows."""
         request, space = self.predictions.request, self.predictions.space
-        row = self.predictions.rows[int(self.numbers[at])]
-        plain, target = bare(request, row), request.bound_target(row.own)
+        plain, target = bare(request, self.predictions.rows[int(self.numbers[at])]), self.target
         old, outcome = space.values(self.X[at]), self.outcome.take(slice(at, at + 1))
         new = space.values_beside(self.Z[at], self.X[at], old)
         changes, prediction = changes_between(old, new), target.prediction(outcome, 0)
@@ -99,6 +100,21 @@ class BlockAnswer(NamedTuple):
     def explanation(self) -> Explanation:
         """Return the explanation of the row."""
         return self.block.explanation(self.at)
+
+
+def coded_answers(found: Iterable[object], columns: int) -> CodedAnswers:
+    """Return those answers that are some of a block's, over so many columns, as arrays."""
+    blocks = list(dict.fromkeys(one.block for one in found if isinstance(one, BlockAnswer)))
+    facts: dict[str, list[Any]] = {key: [] for key in FACTS}
+    for block in blocks:
+        facts["prediction"] += [block.target.prediction(block.outcome, at) for at in range(len(block.numbers))]
+        facts["probability"] += block.target.probability(block.outcome)
+        facts["distance"] += block.distance.tolist()
+        facts["n_changed"] += [1] * len(block.numbers)
+        facts["proof"] += ["optimal"] * len(block.numbers)
+    rows = [block.numbers for block in blocks]
+    codes = [np.empty((0, columns)), *(block.Z for block in blocks)]
+    return CodedAnswers(np.concatenate([np.empty(0, dtype=np.intp), *rows]), np.concatenate(codes), facts)
 
 
 def _statistics(groups: int, seconds: float) -> dict[str, Any]:
@@ -194,7 +210,7 @@ class Portfolio:
         space, X, Z = self._request.bound_policy.space, X[kept], Z[kept]
         columns = tuple((column,) for column in range(len(space)))
         distance = self._request.bound_policy.bound_distance.distance(columns, Z, X)
-        return BlockAnswers(self.predictions, numbers[kept], X, Z, distance, outcome, 0.0)
+        return BlockAnswers(self.predictions, target, numbers[kept], X, Z, distance, outcome, 0.0)
 
     @cached_property
     def _bound_policy(self) -> BoundPolicy:

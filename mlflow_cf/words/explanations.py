@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, overload
+from typing import Any, Final, NamedTuple, overload
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from mlflow_cf.features import FeatureSpace
-from mlflow_cf.words.result import Explanation, counterfactual_table
+from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.words.result import FACTS, Explanation, counterfactual_table, with_facts
 from mlflow_cf.words.sentences import Speaker, counted
 
 SHOWN, SHOWN_AS_HTML = 3, 10  # rows
@@ -35,12 +36,45 @@ class Interrupted(KeyboardInterrupt):
         self.explanations = explanations
 
 
+class CodedAnswers(NamedTuple):
+    """Rows with one counterfactual each, as arrays.
+
+    Attributes:
+        rows: (k,) their numbers; codes: (k, d) of their counterfactuals.
+        facts: what `FACTS` names, of each.
+    """
+
+    rows: NDArray[np.intp]
+    codes: Floats
+    facts: Mapping[str, list[Any]]
+
+
 class LazyExplanations(Sequence[Explanation]):
     """Explanations that are made from arrays when they are first read."""
 
-    def __init__(self, make: Callable[[int], Explanation], rows: int) -> None:
-        """Set up for so many rows, of which `make` returns the explanation of each by its number."""
-        self._make, self._made = make, list[Explanation | None]([None]) * rows
+    def __init__(self, make: Callable[[int], Explanation], rows: int, coded: Callable[[], CodedAnswers]) -> None:
+        """Set up for so many rows.
+
+        Args:
+            make: returns the explanation of a row by its number.
+            rows: how many there are.
+            coded: returns the counterfactuals of those that are known as arrays.
+        """
+        self._make, self._made, self._coded = make, list[Explanation | None]([None]) * rows, coded
+
+    def to_frame(self, space: FeatureSpace) -> tuple[pd.DataFrame, NDArray[np.intp]]:
+        """Return the table of all counterfactuals, and the number of the row (k,) that each was found for."""
+        coded = self._coded()
+        others = np.delete(np.arange(len(self)), coded.rows).tolist()
+        found = [(row, at, one) for row in others for at, one in enumerate(self[row].counterfactuals, start=1)]
+        space, codes = space.coded([one.row for _, _, one in found])
+        rows = np.concatenate([coded.rows, np.array([row for row, _, _ in found], dtype=np.intp)])
+        order = np.argsort(rows, kind="stable")
+        table = space.decode(np.concatenate([coded.codes, codes])[order])
+        facts = {"counterfactual": [1] * len(coded.rows) + [at for _, at, _ in found]}
+        facts |= {key: coded.facts[key] + [getattr(one, key) for _, _, one in found] for key in FACTS}
+        places = order.tolist()
+        return with_facts(table, {key: [values[at] for at in places] for key, values in facts.items()}), rows[order]
 
     def __len__(self) -> int:
         return len(self._made)
@@ -123,6 +157,9 @@ class Explanations(Sequence[Explanation]):
         Columns are those of `Explanation.to_frame`. Rows without a counterfactual have none; a column of the index is
         repeated for every further counterfactual of its row.
         """
+        if isinstance(self.items, LazyExplanations):
+            table, rows = self.items.to_frame(self.space)
+            return table.set_axis(self.index.take(rows), axis=0)
         found = [explanation.counterfactuals for explanation in self.items]
         table = counterfactual_table(self.space, found)
         rows = np.repeat(np.arange(len(found)), [len(several) for several in found])

@@ -314,7 +314,12 @@ def counterfactual_table(space: FeatureSpace | None, found: Sequence[Sequence[Co
     numbers = [number for several in found for number, _ in enumerate(several, start=1)]
     told = (*FACTS, "rung") if any(counterfactual.rung for counterfactual in all_found) else FACTS
     facts = {key: [getattr(counterfactual, key) for counterfactual in all_found] for key in told}
-    for key, values in {"counterfactual": numbers, **facts}.items():
+    return with_facts(table, {"counterfactual": numbers, **facts})
+
+
+def with_facts(table: pd.DataFrame, facts: Mapping[str, list[Any]]) -> pd.DataFrame:
+    """Add columns to a table of rows; one whose name is a feature's gets an underscore behind it."""
+    for key, values in facts.items():
         while key in table.columns:
             key += "_"  # noqa: PLW2901  a feature keeps its name
         table[key] = pd.Series(values, index=table.index, dtype=None if values else object)
