@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from multiprocessing import parent_process
 from typing import Final, Self
@@ -29,7 +30,7 @@ from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.portfolio import BlockAnswer, Portfolio, coded_answers
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
-from mlflow_cf.request.request import CodedRows, PredictedRows, Request, Row, Work, wanted_of
+from mlflow_cf.request.request import CodedRows, Request, Row, Work, wanted_of
 from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
 from mlflow_cf.words.languages import answers_in
 from mlflow_cf.words.reasons import still_learning
@@ -132,21 +133,33 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
     """Return the explanations of all rows, in order; searched ones get the model's calls and seconds as diagnostics."""
     request = predictions.request
     cost = {"judge_calls": request.judges.calls, "judge_seconds": request.judges.seconds / len(table)}
+    rows = predictions.rows
     space = request.bound_policy.space.bare  # other processes send copies of it, which know less
+    if len(rows) > FEW:
+        return Explanations(_lazily(predictions, found, cost), table.index, space)
+    answers = []
+    for number, row in enumerate(rows):
+        one = found.get(number)
+        if isinstance(one, Explanation):
+            answers.append(replace(one, diagnostics={**cost, **one.diagnostics}, space=space))
+        else:
+            answers.append(bare(request, row))
+    return Explanations(tuple(answers), table.index, space)
+
+
+def _lazily(predictions: Predictions, found: Found, cost: Mapping[str, float]) -> LazyExplanations:
+    """Return the explanations of all rows, in order, with what all of them cost; they are made when they are read."""
+    space = predictions.request.bound_policy.space.bare
 
     def made(number: int) -> Explanation:
         one = found.get(number)
         if one is None:
-            return bare(request, predictions.rows[number])
+            return bare(predictions.request, predictions.rows[number])
         one = one.explanation() if isinstance(one, BlockAnswer) else one
         return replace(one, diagnostics={**cost, **one.diagnostics}, space=space)
 
-    rows = predictions.rows
-    many = isinstance(rows, PredictedRows) and len(rows) > FEW
-    if not many:
-        return Explanations(tuple(map(made, range(len(rows)))), table.index, space)
-    lazy = LazyExplanations(made, len(rows), lambda: coded_answers(found.values(), len(space)))
-    return Explanations(lazy, table.index, space)
+    coded = partial(coded_answers, found.values(), len(predictions.space))
+    return LazyExplanations(made, len(predictions.rows), coded)
 
 
 def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.DataFrame, found: Found) -> None:

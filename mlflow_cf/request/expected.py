@@ -52,7 +52,13 @@ class Predictions:
         self._asked = True
         rows: Sequence[Row] = []
         if self._said is not None:
-            rows = self._confirmed(self._said)
+            model, confirmed = self.request.requirements.judge.model, list[Row]()
+            for number, one in enumerate(self.expected):
+                outcome = replace(self._said.take(np.array([number])), further=())
+                code = int(outcome.codes[0])
+                label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
+                confirmed.append(Row(one.codes, "", label, outcome))
+            rows = confirmed
             self._all_agree = all(self.agrees(number, row) for number, row in enumerate(rows))
         if not self._all_agree:
             with self.request.admission.predicting():
@@ -64,16 +70,6 @@ class Predictions:
             replace(row, outcome=self.expected[number].outcome) if self.agrees(number, row) else row
             for number, row in enumerate(rows)
         ]
-
-    def _confirmed(self, said: Outcome) -> list[Row]:
-        """Return the expected rows with what the model has said of them."""
-        rows, model = [], self.request.requirements.judge.model
-        for number, one in enumerate(self.expected):
-            outcome = replace(said.take(np.array([number])), further=())
-            code = int(outcome.codes[0])
-            label = float(outcome.values[0]) if model.regression else model.classes[code] if code >= 0 else None
-            rows.append(Row(one.codes, "", label, outcome))
-        return rows
 
     def asked(self) -> Inquiry:
         """Ask about expected rows beside candidates, unless the model was asked about them before."""
