@@ -3,11 +3,13 @@
 import warnings
 from dataclasses import replace
 
+import catboost
 import lightgbm
 import numpy as np
 import pandas as pd
 import pytest
 import xgboost
+from interpret.glassbox import ExplainableBoostingClassifier
 from sklearn.base import clone
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -47,6 +49,8 @@ MODELS = [
     SGDClassifier(loss="log_loss", random_state=0),
     xgboost.XGBClassifier(n_estimators=4, n_jobs=1),
     lightgbm.LGBMClassifier(n_estimators=4, n_jobs=1, verbose=-1),
+    catboost.CatBoostClassifier(iterations=4, thread_count=1, verbose=False, allow_writing_files=False),
+    ExplainableBoostingClassifier(interactions=0, max_rounds=20, n_jobs=1, outer_bags=2),
 ]
 TIED = pd.DataFrame({"x": [0.0, 0.0, 1.0, 1.0] * 20, "y": [0.0, 0.0, 0.0, 0.0] * 20})
 NEVER = [0, 1, 0, 1] * 20  # nothing tells them apart: every share is one half
@@ -67,7 +71,7 @@ def check(model, rows):
     assert opened.both is not None
     for some in (rows, rows.iloc[:1], rows.iloc[:7]):
         found, scores = opened.both(some)
-        assert found.tolist() == opened.decide(some).tolist() == model.predict(some).tolist()
+        assert found.tolist() == opened.decide(some).tolist() == np.ravel(model.predict(some)).tolist()
         np.testing.assert_array_equal(scores, opened.score(some))
 
 

@@ -103,7 +103,7 @@ def test_types_are_those_of_the_features(explained, rows, tmp_path):
         "row": "int64", "status": "string", "reason": "string",
         "age": "int64", "income": "double", "job": "string", "owner": "bool", "debts": "double",
         "counterfactual": "int64", "prediction": "string", "probability": "double", "distance": "double",
-        "n_changed": "int64",
+        "n_changed": "int64", "proof": "string",
     }  # fmt: skip
     assert lines["job"].null_count == len(lines) == 60
     run(explained, source, tmp_path / "all.parquet")

@@ -208,7 +208,7 @@ def test_four_questions_are_enough_beside_other_models() -> None:
 def test_what_keeps_it_out_of_programs_is_named() -> None:
     theirs = explained_by(THEIRS, GeCo())
     assert theirs.opened.note.endswith("its structure has no `parts`, so no program can express it")
-    assert theirs.opened.note in str(theirs.describe())
+    assert theirs.opened.note in theirs.describe()["structure"]
     with pytest.raises(InputError, match=r"a program cannot express a structure without `parts`: points per unit"):
         explained_by(THEIRS, CEOCL(engine="milp"))
     both = Joined.of([THEIRS, THEIRS], len(theirs.space))

@@ -42,7 +42,7 @@ class Lines:
         """
         table = Explanations((), pd.RangeIndex(0), explained.space).to_table([])
         features = [value_type(feature) for feature in explained.space.features]
-        facts = [pa.int64(), label_type(explained.model.classes), pa.float64(), pa.float64(), pa.int64()]
+        facts = [pa.int64(), label_type(explained.model.classes), pa.float64(), pa.float64(), pa.int64(), pa.string()]
         kinds = [pa.int64(), pa.string(), pa.string(), *features, *facts]
         names = list(map(str, table.columns))
         target = params.get("target")

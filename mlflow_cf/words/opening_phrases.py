@@ -59,6 +59,10 @@ OPENING_PHRASES: Final[Phrases] = {
         "en": "{kind} of models whose scores are not sums",
         "de": "{kind} von Modellen, deren Scores keine Summen sind",
     },
+    "calibrated_no_sums": {
+        "en": "CalibratedClassifierCV of scores that are not sums",
+        "de": "CalibratedClassifierCV von Scores, die keine Summen sind",
+    },
     "averaged_classifiers": {
         "en": "CalibratedClassifierCV that averages {count} classifiers",
         "de": "CalibratedClassifierCV, der {count} Klassifikatoren mittelt",

@@ -86,7 +86,7 @@ def _calibrated(model: Estimator, read: Read) -> Sums:
         raise NotOpenedError(say("calibrated_by", method=str(one.method)))
     part, outputs = read(one.estimator), len(one.calibrators)
     if part.link != "identity" and not hasattr(one.estimator, "decision_function"):
-        raise NotOpenedError(say("scores_no_sums", kind="CalibratedClassifierCV"))
+        raise NotOpenedError(say("calibrated_no_sums"))
     if outputs not in (1, part.outputs) or len(one.estimator.classes_) != len(model.classes_):
         raise NotOpenedError(say("some_classes", kind="CalibratedClassifierCV"))
     slope = np.array([-calibrator.a_ for calibrator in one.calibrators])
