@@ -96,6 +96,11 @@ def test_titles_say_what_was_found(tmp_path: Path) -> None:
     assert title(found["groups"]) == expected
 
 
+def test_explainers_that_are_equally_near_are_not_told_apart(tmp_path: Path) -> None:
+    found = drawn(tmp_path, {"geco": lines(100), "exact": lines(100)})
+    assert title(found["distances"]).startswith("Half of the answers of each explainer lie within a distance of 0.")
+
+
 def test_slides_are_wide_and_nothing_leaves_them(tmp_path: Path) -> None:
     groups = {"group.personal_status": [f"male single of kind {at % 30}" for at in range(600)]}
     names = ["geco", "geco_2", "nearest_row", "exact", "random_search", "face", "simcf", "third party"]

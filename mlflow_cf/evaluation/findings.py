@@ -85,6 +85,8 @@ class Findings:
         if len(medians) == 1:
             return f"Half of {_of(explainer_name(nearest))} answers lie within a distance of {number(medians[nearest])}"
         farthest = max(medians, key=lambda name: medians[name])
+        if number(medians[nearest]) == number(medians[farthest]):
+            return f"Half of the answers of each explainer lie within a distance of {number(medians[nearest])}"
         return (
             f"{_of(explainer_name(nearest))} answers are the nearest: {number(medians[nearest])} at the median, "
             f"{_of(explainer_name(farthest))} {number(medians[farthest])}"
@@ -99,7 +101,7 @@ class Findings:
             (low, least), (high, most) = found
             if verb == "answers":
                 return f"{self.winner} answers {percent(least)} of {low} and {percent(most)} of {high}"
-            return f"{self.winner} asks most of {high}: a distance of {number(most)}, and {number(least)} of {low}"
+            return f"{self.winner} asks most of {high} (distance {number(most)}) and least of {low} ({number(least)})"
         return f"{self.winner} does as much for every group" if self.own else "Coverage and distance by group"
 
     def widest(self, metric: str) -> tuple[tuple[str, float], tuple[str, float]] | None:
