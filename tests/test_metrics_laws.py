@@ -1,6 +1,7 @@
 """Metrics: laws that hold for any rows, the local outlier factor, and means over queries."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import LocalOutlierFactor
 
-from mlflow_cf import InputError
+from mlflow_cf import Distance, InputError
 from mlflow_cf import metrics as m
 from mlflow_cf.features import Feature, FeatureSpace
 from mlflow_cf.metrics.changes import pair_changes
@@ -32,9 +33,9 @@ def feature(draw, number):
 
 
 @st.composite
-def cases(draw, least=0, most=4):
+def cases(draw, least=0, most=4, widest=4):
     """Any space, a row x and rows Z (k, d) inside the background's range; any of them may miss parts."""
-    features = tuple(draw(feature(number)) for number in range(draw(st.integers(1, 4))))
+    features = tuple(draw(feature(number)) for number in range(draw(st.integers(1, widest))))
     codes = [range(len(f.known) if f.levels else 5) for f in features]
     row = st.tuples(*(st.sampled_from([NAN, *map(float, own)]) for own in codes))
     Z = draw(st.lists(row, min_size=least, max_size=most))
@@ -88,6 +89,30 @@ def test_diversity_is_symmetric_and_asks_the_same_distance_as_proximity(case):
     assert apart["cat_diversity"] == apart["diversity_cat"] == near["prox_cat"]
     assert apart["sparsity_diversity"] == near["sparsity_changed"]
     assert (apart["cont_diversity"] or 0) == -(near["cont_proximity"] or 0)
+
+
+@given(cases(most=12, widest=14), st.lists(st.integers(0, 12), max_size=4), st.randoms(), st.booleans())
+def test_many_queries_at_once_get_what_each_gets(case, cuts, random, judged):
+    space, x, Z = case
+    ends = [0, *sorted(min(cut, len(Z)) for cut in cuts), len(Z)]
+    inliers = m.Inliers.fit(space, np.nan_to_num(np.vstack([Z, x, x]))) if judged else None
+    distance = m.Options(Distance(0.5, 0.3, 0.2, scale=random.choice(["range", "mad"])))
+    queries = []
+    for start, end in pairwise(ends):
+        own = random.sample(list(Z), 1)[0] if len(Z) else x
+        valid = np.array([random.random() < 0.7 for _ in range(end - start)], dtype=bool)
+        queries.append(m.Answers(space, own, Z[start:end], valid, satisfied=valid, inliers=inliers))
+    assert m.measure_all(queries, distance) == [m.measure(one, distance) for one in queries]
+    for one in queries:  # what is a mean over single answers is named by its function, too
+        told = m.measure(one, distance)
+        for name in ("l0", "l1", "linf", "mixed", "n_changed", "gower", "prox_cont", "prox_cat", "sparsity_changed",
+                     "sparsity_unchanged", "cat_proximity", "cont_proximity", "prox_euc"):  # fmt: skip
+            assert told[name] == getattr(m, name)(space, one.x, one.Z, distance), name
+        assert told["prox_jac"] == m.prox_jac(space, one.x, one.Z)
+
+
+def test_no_queries_are_none():
+    assert m.measure_all([]) == []
 
 
 @given(cases())

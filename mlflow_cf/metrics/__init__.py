@@ -11,6 +11,7 @@ from mlflow_cf.metrics.catalog import (
     constraint_satisfaction,
     coverage,
     measure,
+    measure_all,
     summarize,
     validity,
 )
@@ -60,7 +61,8 @@ __all__ = [
     "Wishes", "actionability", "actionable", "aggregate", "cat_diversity", "cat_proximity", "changed",
     "constraint_satisfaction", "cont_diversity", "cont_proximity", "coverage", "discounted_cost", "distances",
     "diversity", "diversity_cat", "diversity_ratio", "extraction_fidelity", "feasibility", "gower", "jaccard", "l0",
-    "l1", "linf", "measure", "membership_auc", "mixed", "n_changed", "norm_diversity", "norm_diversity_cat",
-    "plausibility", "prox_cat", "prox_cont", "prox_euc", "prox_jac", "relative_difference", "sequence_cost",
-    "sequence_length", "sparsity_changed", "sparsity_diversity", "sparsity_unchanged", "summarize", "validity",
+    "l1", "linf", "measure", "measure_all", "membership_auc", "mixed", "n_changed", "norm_diversity",
+    "norm_diversity_cat", "plausibility", "prox_cat", "prox_cont", "prox_euc", "prox_jac", "relative_difference",
+    "sequence_cost", "sequence_length", "sparsity_changed", "sparsity_diversity", "sparsity_unchanged", "summarize",
+    "validity",
 ]  # fmt: skip

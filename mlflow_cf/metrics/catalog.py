@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -65,17 +65,40 @@ class Answers:
         return None if self.inliers is None else self.inliers.accept(self.Z)
 
 
+def _as_it_is(value: float | None) -> float | None:
+    return value
+
+
+class Pairs(NamedTuple):
+    """Counterfactuals Z (k, d) of any number of queries, each beside its own query row X (k, d).
+
+    Attributes:
+        inliers: the background's local outlier factor, if it is known.
+    """
+
+    space: FeatureSpace
+    X: Floats
+    Z: Floats
+    inliers: Inliers | None
+
+
 @dataclass(frozen=True)
 class Measure:
     """A metric of one query: its id, its function (None where it says nothing) and which way is better.
 
     "relative" is neither: more diversity is worth something only at the same proximity.
     `constraint_satisfaction`, and `validity` of verified answers, must be 1.
+
+    Attributes:
+        each: for a metric that is a mean over single answers: their values (k,), for `Pairs` of any number of queries.
+        then: what becomes of that mean.
     """
 
     id: str
     function: Callable[[Answers, Options], float | None]
     better: Better
+    each: Callable[[Pairs, Options], Floats | Bools | None] | None = None
+    then: Callable[[float | None], float | None] = _as_it_is
 
 
 @dataclass(frozen=True)
@@ -143,6 +166,33 @@ def measure(answers: Answers, options: Options = DEFAULTS, ids: Iterable[str] | 
     return {name: METRICS[name].function(answers, options) for name in _known(ids)}
 
 
+def measure_all(queries: Sequence[Answers], options: Options = DEFAULTS) -> list[dict[str, float | None]]:
+    """Return what `measure` returns of each query; values of single answers are computed for those of all at once.
+
+    Args:
+        queries: over the same features, with the same `inliers`.
+        options: as for `measure`.
+    """
+    if not queries:
+        return []
+    sizes = [len(one.Z) for one in queries]
+    X = np.repeat(np.array([one.x for one in queries]), sizes, axis=0)
+    pairs = Pairs(queries[0].space, X, np.concatenate([one.Z for one in queries]), queries[0].inliers)
+    each = {name: metric.each(pairs, options) for name, metric in METRICS.items() if metric.each is not None}
+    found, end = [], 0
+    for one, size in zip(queries, sizes, strict=True):
+        start, end = end, end + size
+        own: dict[str, float | None] = {}
+        for name, metric in METRICS.items():
+            values = each.get(name)
+            if metric.each is None:
+                own[name] = metric.function(one, options)
+            else:
+                own[name] = metric.then(None if values is None else mean(values[start:end]))
+        found.append(own)
+    return found
+
+
 def aggregate(values: Iterable[float | None]) -> Aggregate:
     """Return the mean over queries of a metric, and how sure it is; queries without a value (None) are not counted."""
     known = np.array([value for value in values if value is not None], dtype=np.float64)
@@ -174,8 +224,26 @@ def _known(ids: Iterable[str] | None) -> tuple[str, ...]:
     return names
 
 
+_Function = Callable[[Answers, Options], float | None]
+_Each = Callable[[FeatureSpace, Floats, Floats, Options], Floats | None]
+_Then = Callable[[float | None], float | None]
+
+
 def _near(metric: Callable[[FeatureSpace, Floats, Floats, Options], float | None]) -> _Function:
-    return lambda answers, options: metric(answers.space, answers.x, answers.Z, options)
+    """Return a metric of pairs of answers and the row; it says nothing of a single one."""
+    return lambda answers, options: metric(answers.space, answers.x, answers.Z, options) if len(answers.Z) > 1 else None
+
+
+def _mean_of(id_: str, each: _Each, better: Better, then: _Then = _as_it_is) -> Measure:
+    """Return a metric that is a mean over single answers."""
+
+    def function(answers: Answers, options: Options) -> float | None:
+        return then(mean(each(answers.space, answers.x, answers.Z, options)))
+
+    def of_pairs(pairs: Pairs, options: Options) -> Floats | None:
+        return each(pairs.space, pairs.X, pairs.Z, options)
+
+    return Measure(id_, function, better, of_pairs, then)
 
 
 def _apart(metric: Callable[[FeatureSpace, Floats, Options], float | None]) -> _Function:
@@ -197,30 +265,28 @@ def _actionability(answers: Answers, options: Options) -> float | None:
 
 
 def _feasibility(answers: Answers, options: Options) -> float | None:
-    if answers.status in NOT_ASKED or answers.plausible is None or answers.wishes is None:
+    if answers.wishes is None or answers.status in NOT_ASKED or answers.plausible is None:
         return None
     wished = demands.actionable(answers.space, answers.x, answers.Z, answers.wishes, options)
     distance = proximity.distances(answers.space, answers.x, answers.Z, options.distance)
     return demands.feasibility(distance, answers.valid, answers.plausible, wished)
 
 
-_Function = Callable[[Answers, Options], float | None]
-
 _ALL = (
     Measure("validity", lambda answers, _: validity(answers.valid), "up"),
     Measure("coverage", lambda answers, _: coverage(answers.valid, answers.requested, answers.status), "up"),
-    Measure("l0", _near(proximity.l0), "down"),
-    Measure("l1", _near(proximity.l1), "down"),
-    Measure("linf", _near(proximity.linf), "down"),
-    Measure("mixed", _near(proximity.mixed), "down"),
-    Measure("n_changed", _near(proximity.n_changed), "down"),
-    Measure("gower", _near(proximity.gower), "down"),
-    Measure("prox_cont", _near(proximity.prox_cont), "down"),
-    Measure("prox_cat", _near(proximity.prox_cat), "down"),
-    Measure("sparsity_changed", _near(proximity.sparsity_changed), "down"),
-    Measure("sparsity_unchanged", _near(proximity.sparsity_unchanged), "up"),
-    Measure("cat_proximity", _near(proximity.cat_proximity), "up"),
-    Measure("cont_proximity", _near(proximity.cont_proximity), "up"),
+    _mean_of("l0", proximity.l0_distances, "down"),
+    _mean_of("l1", proximity.l1_distances, "down"),
+    _mean_of("linf", proximity.linf_distances, "down"),
+    _mean_of("mixed", proximity.mixed_distances, "down"),
+    _mean_of("n_changed", proximity.changed_counts, "down"),
+    _mean_of("gower", proximity.gower_distances, "down"),
+    _mean_of("prox_cont", proximity.cont_distances, "down"),
+    _mean_of("prox_cat", proximity.cat_distances, "down"),
+    _mean_of("sparsity_changed", proximity.changed_shares, "down"),
+    _mean_of("sparsity_unchanged", proximity.changed_shares, "up", proximity.rest),
+    _mean_of("cat_proximity", proximity.cat_distances, "up", proximity.rest),
+    _mean_of("cont_proximity", proximity.moved_totals, "up", proximity.less),
     Measure("cont_diversity", _apart(proximity.cont_diversity), "up"),
     Measure("cat_diversity", _apart(proximity.cat_diversity), "up"),
     Measure("sparsity_diversity", _apart(proximity.sparsity_diversity), "up"),
@@ -229,10 +295,15 @@ _ALL = (
     Measure("norm_diversity", _near(proximity.norm_diversity), "relative"),
     Measure("norm_diversity_cat", _near(proximity.norm_diversity_cat), "relative"),
     Measure("diversity_ratio", _near(proximity.diversity_ratio), "relative"),
-    Measure("prox_jac", lambda answers, _: proximity.prox_jac(answers.space, answers.x, answers.Z), "down"),
-    Measure("prox_euc", _near(proximity.prox_euc), "down"),
+    _mean_of("prox_jac", lambda space, x, Z, _: proximity.jaccard_distances(space, x, Z), "down"),
+    _mean_of("prox_euc", proximity.euclidean_distances, "down"),
     Measure("actionability", _actionability, "up"),
-    Measure("plausibility", lambda answers, _: plausibility(answers.plausible), "up"),
+    Measure(
+        "plausibility",
+        lambda answers, _: plausibility(answers.plausible),
+        "up",
+        each=lambda pairs, _: None if pairs.inliers is None else pairs.inliers.accept(pairs.Z),
+    ),
     Measure("feasibility", _feasibility, "up"),
     Measure("constraint_satisfaction", lambda answers, _: constraint_satisfaction(answers.satisfied), "up"),
     Measure("sequence_cost", _plan(demands.sequence_cost), "down"),

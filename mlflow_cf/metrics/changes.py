@@ -57,7 +57,7 @@ def level_columns(space: FeatureSpace) -> Columns:
 
 
 def changed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Bools:
-    """Return (k, d) flags of what rows Z (k, d) change in x (d,).
+    """Return (k, d) flags of what rows Z (k, d) change in x (d,), or each in a row of its own (k, d).
 
     A number has changed beyond the tolerance, a level if it is another one; missing is a value like any other.
     """
@@ -65,11 +65,11 @@ def changed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAUL
 
 
 def changes(space: FeatureSpace, x: Floats, Z: Floats, scale: Scale, options: Options = DEFAULTS) -> Floats:
-    """Return how far rows Z (k, d) move each feature from x (d,), as (k, d).
+    """Return how far rows Z (k, d) move each feature from x (d,), or each from a row of its own (k, d), as (k, d).
 
     Args:
         space: the features.
-        x: codes of the query row.
+        x: codes of the query row, or of one for each counterfactual.
         Z: codes of the counterfactuals.
         scale: numbers count in shares of their range, in MADs, or unscaled (ordinals: in ranks); levels count 1.
         options: `tolerance` and `zero_mad` are used.
@@ -110,7 +110,7 @@ def _moves(ruler: BoundDistance, own: Floats, rows: Floats, differ: Bools) -> Fl
     spread = np.flatnonzero(ruler.scale != 0)
     touched = spread[((rows != own) & ~(np.isnan(rows) & np.isnan(own)))[:, spread].any(axis=0)]
     moves[:, spread] = 0.0
-    moves[:, touched] = ruler.changes(touched, rows[:, touched], own[touched])
+    moves[:, touched] = ruler.changes(touched, rows[:, touched], own[..., touched])
     return moves
 
 

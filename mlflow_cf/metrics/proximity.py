@@ -29,7 +29,10 @@ from mlflow_cf.problem import BoundDistance
 
 
 def distances(space: FeatureSpace, x: Floats, Z: Floats, distance: Distance) -> Floats:
-    """Return the problem's distance (k,) of each row, as explainers report it."""
+    """Return the problem's distance (k,) of each row, as explainers report it.
+
+    Here, and in all that returns a value of each row, x is one query row (d,), or one for each of Z (k, d).
+    """
     groups = tuple((column,) for column in range(len(space)))
     return BoundDistance.bind(distance, space).distance(groups, Z, x)
 
@@ -39,7 +42,12 @@ def l0(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -
 
     Unit: share. Better: down. Source: GeCo. No tolerance: exactly as the distance counts.
     """
-    return mean(distances(space, x, Z, _part(options.distance, l0=1)))
+    return mean(l0_distances(space, x, Z, options))
+
+
+def l0_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats:
+    """Return the l0 part of the distance of each row (k,), see `l0`."""
+    return distances(space, x, Z, _part(options.distance, l0=1))
 
 
 def l1(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -47,7 +55,12 @@ def l1(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -
 
     Unit: share of the range (or MADs, or share of the background). Better: down. Source: GeCo.
     """
-    return mean(distances(space, x, Z, _part(options.distance, l1=1)))
+    return mean(l1_distances(space, x, Z, options))
+
+
+def l1_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats:
+    """Return the l1 part of the distance of each row (k,), see `l1`."""
+    return distances(space, x, Z, _part(options.distance, l1=1))
 
 
 def linf(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -55,7 +68,12 @@ def linf(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS)
 
     Unit: share of the range (or MADs, or share of the background). Better: down. Source: GeCo.
     """
-    return mean(distances(space, x, Z, _part(options.distance, linf=1)))
+    return mean(linf_distances(space, x, Z, options))
+
+
+def linf_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats:
+    """Return the l-infinity part of the distance of each row (k,), see `linf`."""
+    return distances(space, x, Z, _part(options.distance, linf=1))
 
 
 def mixed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -63,7 +81,12 @@ def mixed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS
 
     Unit: none. Better: down. Source: GeCo.
     """
-    return mean(distances(space, x, Z, options.distance))
+    return mean(mixed_distances(space, x, Z, options))
+
+
+def mixed_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats:
+    """Return the problem's own distance of each row (k,)."""
+    return distances(space, x, Z, options.distance)
 
 
 def n_changed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -71,7 +94,12 @@ def n_changed(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFA
 
     Unit: features. Better: down.
     """
-    return mean(changed(space, x, Z, options).sum(axis=1, dtype=np.float64))
+    return mean(changed_counts(space, x, Z, options))
+
+
+def changed_counts(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats:
+    """Return how many features each row changes (k,)."""
+    return np.asarray(changed(space, x, Z, options).sum(axis=1, dtype=np.float64))
 
 
 def gower(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -79,13 +107,18 @@ def gower(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS
 
     Unit: share, in [0, 1] inside the background's ranges. Better: down.
     """
-    return mean(changes(space, x, Z, "range", options).mean(axis=1))
+    return mean(gower_distances(space, x, Z, options))
+
+
+def gower_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats:
+    """Return Gower's distance of each row (k,), see `gower`."""
+    return np.asarray(changes(space, x, Z, "range", options).mean(axis=1))
 
 
 def cont_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats | None:
     """Return (1/n) sum_j |z_j - x_j| / MAD_j of each row (k,); None without numbers."""
     columns = numeric_columns(space)
-    return changes(space, x, Z, "mad", options)[:, columns].mean(axis=1) if len(columns) else None
+    return _of(changes(space, x, Z, "mad", options), columns).mean(axis=1) if len(columns) else None
 
 
 def cat_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats | None:
@@ -115,7 +148,12 @@ def sparsity_changed(space: FeatureSpace, x: Floats, Z: Floats, options: Options
 
     Unit: share. Better: down. Source: MD-PSO, UFCE.
     """
-    return mean(changed(space, x, Z, options).mean(axis=1))
+    return mean(changed_shares(space, x, Z, options))
+
+
+def changed_shares(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats:
+    """Return the share of the features that each row changes (k,)."""
+    return np.asarray(changed(space, x, Z, options).mean(axis=1))
 
 
 def sparsity_unchanged(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -123,8 +161,7 @@ def sparsity_unchanged(space: FeatureSpace, x: Floats, Z: Floats, options: Optio
 
     Unit: share. Better: up. Source: CE-OCL, DiCE.
     """
-    share = sparsity_changed(space, x, Z, options)
-    return None if share is None else 1 - share
+    return rest(sparsity_changed(space, x, Z, options))
 
 
 def cat_proximity(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -132,8 +169,7 @@ def cat_proximity(space: FeatureSpace, x: Floats, Z: Floats, options: Options = 
 
     Unit: share. Better: up. Source: CE-OCL.
     """
-    share = prox_cat(space, x, Z, options)
-    return None if share is None else 1 - share
+    return rest(prox_cat(space, x, Z, options))
 
 
 def cont_proximity(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -141,8 +177,22 @@ def cont_proximity(space: FeatureSpace, x: Floats, Z: Floats, options: Options =
 
     Unit: the columns' own, added up. Better: up, to 0. Source: CE-OCL.
     """
+    return less(mean(moved_totals(space, x, Z, options)))
+
+
+def moved_totals(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats | None:
+    """Return sum_j |z_j - x_j| over the numbers of each row (k,), unscaled; None without numbers."""
     columns = numeric_columns(space)
-    total = mean(changes(space, x, Z, "none", options)[:, columns].sum(axis=1)) if len(columns) else None
+    return _of(changes(space, x, Z, "none", options), columns).sum(axis=1) if len(columns) else None
+
+
+def rest(share: float | None) -> float | None:
+    """Return what is left of a share, if it is known."""
+    return None if share is None else 1 - share
+
+
+def less(total: float | None) -> float | None:
+    """Return a total as what is lost by it, if it is known."""
     return None if total is None else 0.0 - total  # not -total: no change is 0, not -0
 
 
@@ -161,9 +211,9 @@ def jaccard_distances(space: FeatureSpace, x: Floats, Z: Floats) -> Floats | Non
     columns = level_columns(space)
     if not len(columns):
         return None
-    own, rows = _bits(space, columns, x[np.newaxis]), _bits(space, columns, Z)
-    lost = np.isnan(x[columns]) != np.isnan(Z[:, columns])
-    missing = np.isnan(x[columns]) | np.isnan(Z[:, columns])
+    own, rows = _bits(space, columns, np.atleast_2d(x)), _bits(space, columns, Z)
+    lost = np.isnan(x[..., columns]) != np.isnan(Z[:, columns])
+    missing = np.isnan(x[..., columns]) | np.isnan(Z[:, columns])
     both = (own & rows).sum(axis=(1, 2))
     either = np.where(missing, lost, (own | rows).sum(axis=2)).sum(axis=1)
     return np.asarray(1 - _ratio(both, either))
@@ -179,18 +229,22 @@ def prox_euc(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAU
 
     Unit: the columns' own (or MADs). Better: down. Source: UFCE's tables (or its formula).
     """
-    if options.prox_euc == "mad":
-        columns = numeric_columns(space)
-        return mean(changes(space, x, Z, "mad", options)[:, columns].sum(axis=1)) if len(columns) else None
     return mean(euclidean_distances(space, x, Z, options))
 
 
 def euclidean_distances(space: FeatureSpace, x: Floats, Z: Floats, options: Options = DEFAULTS) -> Floats | None:
-    """Return the Euclidean distance over the numbers of each row (k,), unscaled; None without numbers."""
+    """Return the distance of `prox_euc` of each row (k,); None without numbers."""
     columns = numeric_columns(space)
     if not len(columns):
         return None
-    return np.asarray(np.linalg.norm(changes(space, x, Z, "none", options)[:, columns], axis=1))
+    if options.prox_euc == "mad":
+        return np.asarray(_of(changes(space, x, Z, "mad", options), columns).sum(axis=1))
+    return np.asarray(np.linalg.norm(_of(changes(space, x, Z, "none", options), columns), axis=1))
+
+
+def _of(values: Floats, columns: Columns) -> Floats:
+    """Return some columns of values (k, d), row after row in memory: so many rows are added up as one row is."""
+    return np.ascontiguousarray(values[:, columns])
 
 
 def _part(distance: Distance, *, l0: float = 0, l1: float = 0, linf: float = 0) -> Distance:
@@ -216,7 +270,7 @@ def cont_diversity(space: FeatureSpace, Z: Floats, options: Options = DEFAULTS) 
     Unit: the columns' own, added up. Better: up. Source: CE-OCL.
     """
     columns = numeric_columns(space)
-    return mean(pair_changes(space, Z, "none", options)[:, columns].sum(axis=1)) if len(columns) else None
+    return mean(_of(pair_changes(space, Z, "none", options), columns).sum(axis=1)) if len(columns) else None
 
 
 def cat_diversity(space: FeatureSpace, Z: Floats, options: Options = DEFAULTS) -> float | None:
@@ -278,7 +332,7 @@ def diversity_ratio(space: FeatureSpace, x: Floats, Z: Floats, options: Options 
 
 def _cont_pairs(space: FeatureSpace, Z: Floats, options: Options) -> Floats | None:
     columns = numeric_columns(space)
-    return pair_changes(space, Z, "mad", options)[:, columns].mean(axis=1) if len(columns) else None
+    return _of(pair_changes(space, Z, "mad", options), columns).mean(axis=1) if len(columns) else None
 
 
 def _cat_pairs(space: FeatureSpace, Z: Floats, options: Options) -> Floats | None:

@@ -7,6 +7,7 @@ import hashlib
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
@@ -123,8 +124,10 @@ def write(path: Path, text: str) -> None:
         raise InputError("path", fact, "name a file in a folder that you may write to") from error
 
 
+@cache
 def _environment() -> Environment:
     environment = Environment(
+        auto_reload=False,
         loader=PackageLoader("mlflow_cf.reporting"),
         autoescape=True,
         undefined=StrictUndefined,

@@ -17,7 +17,7 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure
+from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure_all
 from mlflow_cf.request.explaining import progress
 from mlflow_cf.words.explanations import Interrupted
 from mlflow_cf.words.result import Explanation
@@ -135,7 +135,7 @@ def _measured(
     X, _ = space.encode_rows(part)
     ends = np.cumsum([0, *(len(explanation.counterfactuals) for explanation in explanations)]).tolist()
     codes, valid, lawful = _check(explained, space, part, explanations)
-    lines, counted = [], Options(explained.policy.distance)
+    queries, told = [], []
     for x, explanation, (start, end) in zip(X, explanations, pairwise(ends), strict=True):
         answers = Answers(
             space=space,
@@ -157,7 +157,10 @@ def _measured(
         facts = {name: getattr(explanation, name) for name in FACTS[:-1]}
         weight = {WEIGHT: float(bool(explanation.reasons.alarm)) if explanation.reasons.method else np.nan}
         nearest = _of_the_nearest(explanation)
-        lines.append({**facts, "answers": end - start, **measure(answers, counted), **nearest, **weight})
+        queries.append(answers)
+        told.append({**facts, "answers": end - start, **nearest, **weight})
+    measured = measure_all(queries, Options(explained.policy.distance))
+    lines = [{**facts, **metrics} for facts, metrics in zip(told, measured, strict=True)]
     columns = columns_of(explained)
     table = pd.DataFrame(lines, columns=columns, index=part.index, dtype=object)
     return table.astype({name: kind for name, kind in TYPES.items() if name in columns})
