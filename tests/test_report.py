@@ -115,6 +115,18 @@ def test_rows_are_filtered_by_what_they_are(loans, explained, written):
         assert [distance] == ([cf.distance for cf in found] or [None])
 
 
+def test_bins_stand_in_order_and_other_groups_by_their_size(loans, explained, tmp_path):
+    text = mlflow_cf.report(explained, loans, tmp_path / "r.html", groups=["income", "job"]).read_text(encoding="utf-8")
+    start = text.index("<table", text.index('id="groups"'))
+    table = Read(text[start : text.index("</table>", start)] + "</table>")
+    bins = [float(re.match(r"income: (-?[\d.]+)", line)[1]) for line in table.texts if line.startswith("income: ")]
+    assert len(bins) == 4
+    assert bins == sorted(bins)
+    jobs = [line.removeprefix("job: ") for line in table.texts if line.startswith("job: ")]
+    sizes = loans["job"].value_counts()
+    assert [sizes[job] for job in jobs] == sorted(sizes, reverse=True)
+
+
 def test_it_needs_nothing_from_elsewhere_and_all_its_links_lead_somewhere(written):
     read = Read(written)
     assert not re.search(r"https?:|//[a-z]|url\(|@import|<(link|img|iframe|object|embed|base)\b", written)

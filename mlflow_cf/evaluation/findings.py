@@ -10,8 +10,9 @@ from typing import Final
 import numpy as np
 import pandas as pd
 
-from mlflow_cf.evaluation.measure.aggregates import GAPS, LEAST_SURE, column_of
+from mlflow_cf.evaluation.measure.aggregates import GAPS, LEAST_SURE
 from mlflow_cf.evaluation.names import explainer_name, group_name, number, percent, short
+from mlflow_cf.reporting.groups import column_of
 from mlflow_cf.words.sentences import counted
 
 MOST_NAMED: Final = 44  # characters of a group in a sentence

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from mlflow_cf.evaluation.measure.aggregates import column_of
 from mlflow_cf.explainers import EXPLAINERS
+from mlflow_cf.reporting.groups import column_of
 from mlflow_cf.words.sentences import cost
 
 LONGEST: Final = 26  # characters of a name

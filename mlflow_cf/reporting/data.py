@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
 
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Floats
+from mlflow_cf.reporting.groups import GROUP, column_of, order_of, spoken_group
 from mlflow_cf.reporting.shapes import Bar, Dot, Dots, HeatMap, Histogram, Table, bars, percent, short
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.sentences import Speaker
 
-GROUP: Final = "group."  # before the name of a column by which rows are grouped
 LINES: Final = (
     "row", "status", "reason", "probability", "proof", "changed", "mixed", "n_changed",
 )  # fmt: skip
@@ -238,9 +238,14 @@ class Findings:
 
     @cached_property
     def groups(self) -> tuple[str, ...]:
-        """The groups of rows, such as ``sex.Female``, the largest first within their column."""
-        named = [group for metric, group in self._of_winner if metric == "rows" and group]
-        return tuple(sorted(named, key=lambda one: (column_of(one, self.columns), -(self.figure("rows", one)[0] or 0))))
+        """The groups of rows, such as ``sex.Female``: in a column bins by their values, others the largest first."""
+
+        def place(group: str) -> tuple[str, float, bool, float]:
+            column = column_of(group, self.columns)
+            number, above, _ = order_of(group.removeprefix(f"{column}."))
+            return column, number, above, -(self.figure("rows", group)[0] or 0.0)
+
+        return tuple(sorted((group for metric, group in self._of_winner if metric == "rows" and group), key=place))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
@@ -357,23 +362,6 @@ def _line(figures: pd.DataFrame, explainer: str) -> tuple[str, ...]:
 
 def _ratio(near: Dot, far: Dot) -> float:
     return far.value / near.value if near.value else float("inf") if far.value else 1.0
-
-
-def column_of(group: str, columns: Sequence[str]) -> str:
-    """Return the column of a group such as ``sex.Female``; of columns that begin alike the longest."""
-    return max((name for name in columns if group.startswith(f"{name}.")), key=len, default=group.partition(".")[0])
-
-
-def spoken_group(group: str, columns: Sequence[str]) -> str:
-    """Return a group such as ``personal_status.male single`` as ``personal status: male single``."""
-    column = column_of(group, columns)
-    return f"{column.replace('_', ' ')}: {group.removeprefix(f'{column}.')}"
-
-
-def groups_of(line: Mapping[Any, Any], columns: Sequence[str]) -> Iterator[str]:
-    """Yield the groups of a row as they are told."""
-    for column in columns:
-        yield f"{column.replace('_', ' ')}: {line[GROUP + column]}"
 
 
 def values_of(table: pd.DataFrame, name: str) -> Floats:

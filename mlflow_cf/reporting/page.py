@@ -19,7 +19,8 @@ from markupsafe import Markup
 from mlflow_cf.cards import Pictures, card, definitions
 from mlflow_cf.cards import style as card_style
 from mlflow_cf.errors import InputError
-from mlflow_cf.reporting.data import NOT_ASKED, PROOFS, STATUSES, Findings, Material, groups_of, obstacle
+from mlflow_cf.reporting.data import NOT_ASKED, PROOFS, STATUSES, Findings, Material, obstacle
+from mlflow_cf.reporting.groups import groups_of
 from mlflow_cf.reporting.overview import overview
 from mlflow_cf.reporting.shapes import percent, short
 from mlflow_cf.version import VERSION

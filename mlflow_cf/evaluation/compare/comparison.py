@@ -15,7 +15,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 from mlflow_cf import cards
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.compare.side_by_side import ALL
-from mlflow_cf.evaluation.measure.lines import GROUP
+from mlflow_cf.reporting.groups import GROUP
 
 OVERVIEW: Final = (
     "accuracy",

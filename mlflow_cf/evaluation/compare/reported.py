@@ -11,7 +11,8 @@ import pandas as pd
 
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.measure.result import Evaluation
-from mlflow_cf.reporting.data import Material, Versions, spoken_group
+from mlflow_cf.reporting.data import Material, Versions
+from mlflow_cf.reporting.groups import spoken_group
 from mlflow_cf.reporting.shapes import HeatMap, Table, percent, short
 
 SHARES: Final = ("accuracy", "coverage", "survival")

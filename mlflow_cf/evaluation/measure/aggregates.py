@@ -15,6 +15,7 @@ from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.lines import members_of
 from mlflow_cf.evaluation.measure.measured import WEIGHT
 from mlflow_cf.metrics import METRICS, aggregate
+from mlflow_cf.reporting.groups import GROUP, column_of
 from mlflow_cf.words.phrases import MARKS
 from mlflow_cf.words.reasons import NOTHING_LEFT
 from mlflow_cf.words.result import Proof, Status
@@ -61,8 +62,8 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     A group with fewer than 10 queries has no standard error.
     """
     names = pq.read_schema(path).names
-    groups = pd.read_parquet(path, columns=[name for name in names if name.startswith(lines.GROUP)])
-    members = members_of(groups.rename(columns=lambda name: name.removeprefix(lines.GROUP)), lines.size(path))
+    groups = pd.read_parquet(path, columns=[name for name in names if name.startswith(GROUP)])
+    members = members_of(groups.rename(columns=lambda name: name.removeprefix(GROUP)), lines.size(path))
     found: list[Figure] = []
     for name, metric in MEANS.items():
         if name in names:
@@ -87,7 +88,7 @@ def gaps(figures: Sequence[Figure], columns: Iterable[str]) -> Iterator[Figure]:
         figures: of all groups.
         columns: by which rows are grouped, as they begin the lines' names of groups.
     """
-    names = [name.removeprefix(lines.GROUP) for name in columns]
+    names = [name.removeprefix(GROUP) for name in columns]
     means: dict[str, dict[str, list[Figure]]] = {metric: {} for metric in GAPS}
     for figure in figures:
         if figure.group and figure.metric in means and figure.queries >= LEAST_SURE:
@@ -98,11 +99,6 @@ def gaps(figures: Sequence[Figure], columns: Iterable[str]) -> Iterator[Figure]:
             widest = max(found, key=_spread)
             queries = sum(figure.queries for figure in widest)
             yield Figure(widest[0].explainer, "", f"gap/{metric}", _spread(widest), None, queries)
-
-
-def column_of(group: str, columns: Iterable[str]) -> str:
-    """Return the column of a group such as ``sex.F``; names of columns may have dots themselves."""
-    return max((name for name in columns if group.startswith(f"{name}.")), key=len, default=group.partition(".")[0])
 
 
 def _spread(figures: Sequence[Figure]) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final
@@ -47,15 +46,6 @@ def quartile_labels(column: pd.Series[Any]) -> pd.Series[Any] | None:
     edges = _edges(finite) if whole else _rounded(_edges(finite), finite)
     names = list(_integer_names(edges, finite) if whole else _names(edges, finite))
     return _labelled(values, edges, names, column.index)
-
-
-def order_of(label: str) -> tuple[float, bool, str]:
-    """Return the place of a group's label among others: by the number it begins with, else behind those and by text."""
-    match = _BEGINS.match(label)
-    return (float(match["number"]) if match else np.inf, not label.startswith("below "), label)
-
-
-_BEGINS: Final = re.compile(r"(?:below )?(?P<number>-?\d+(?:\.\d+)?(?:e-?\d+)?)")
 
 
 def _edges(values: Floats) -> Floats:

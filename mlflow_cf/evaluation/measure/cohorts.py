@@ -12,13 +12,13 @@ from typing import Any, Final
 import pandas as pd
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure.lines import GROUP
 from mlflow_cf.evaluation.summary.asking import Answer, Asking, SummaryOptions
 from mlflow_cf.evaluation.summary.choosing import Choosing
 from mlflow_cf.evaluation.summary.clock import Clock
 from mlflow_cf.evaluation.summary.refused import RefusedRows
 from mlflow_cf.evaluation.summary.result import Cohort, Cohorts
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.reporting.groups import GROUP
 from mlflow_cf.request.explaining import progress
 from mlflow_cf.validation import validated
 

@@ -34,6 +34,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
 from mlflow_cf.reporting.data import Material
+from mlflow_cf.reporting.groups import GROUP
 from mlflow_cf.words.sentences import Speaker
 
 
@@ -69,7 +70,7 @@ class Task:
     def columns(self) -> list[str]:
         """The columns by which rows are grouped."""
         names = map(str, self.beside.facts.columns)
-        return [name.removeprefix(lines.GROUP) for name in names if name.startswith(lines.GROUP)]
+        return [name.removeprefix(GROUP) for name in names if name.startswith(GROUP)]
 
     def asked(self) -> dict[str, str]:
         """Return how it was asked for."""

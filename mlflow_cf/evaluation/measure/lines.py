@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.evaluation.measure.bins import order_of, quartile_labels
+from mlflow_cf.evaluation.measure.bins import quartile_labels
 from mlflow_cf.evaluation.measure.measured import TYPES, columns_of
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.reporting.groups import GROUP, order_of
 
 ROW, LABEL, CORRECT, ABSOLUTE_ERROR = "row", "label", "correct", "absolute_error"
-GROUP: Final = "group."  # before the name of a column by which rows are grouped
 _ARROW: Final = {"str": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
 
 

@@ -19,7 +19,8 @@ from mlflow_cf.evaluation.measure.shown import Kept
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.policy import Query
-from mlflow_cf.reporting.data import GROUP, LINES, Material
+from mlflow_cf.reporting.data import LINES, Material
+from mlflow_cf.reporting.groups import GROUP
 from mlflow_cf.reporting.page import page, write
 from mlflow_cf.reporting.shapes import Table, percent, short
 from mlflow_cf.request.request import Caller

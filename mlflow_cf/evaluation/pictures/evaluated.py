@@ -16,7 +16,6 @@ from matplotlib.ticker import MaxNLocator
 
 from mlflow_cf.cards.colours import COLOURS
 from mlflow_cf.evaluation.findings import Findings, median, most_changed
-from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import STATUSES
 from mlflow_cf.evaluation.names import explainer_name, group_lines, number, percent, short
 from mlflow_cf.evaluation.pictures import slide
@@ -31,6 +30,7 @@ from mlflow_cf.evaluation.pictures.slide import (
     literal,
 )
 from mlflow_cf.plots import ink
+from mlflow_cf.reporting.groups import GROUP
 from mlflow_cf.words.sentences import counted
 
 BINS: Final = 40
@@ -64,9 +64,7 @@ def pictures(
     """
     shown = {name: paths[name] for name in ranking[:MOST_SERIES]}
     columns = [
-        name.removeprefix(lines.GROUP)
-        for name in pq.read_schema(next(iter(shown.values()))).names
-        if name.startswith(lines.GROUP)
+        name.removeprefix(GROUP) for name in pq.read_schema(next(iter(shown.values()))).names if name.startswith(GROUP)
     ]
     facts = {name: pd.read_parquet(path, columns=["status", "mixed", "changed"]) for name, path in shown.items()}
     findings = Findings(table, ranking, columns)
