@@ -52,9 +52,7 @@ def asked(
     return {name: cut(str(value), MOST_TOLD) for name, value in told.items()}
 
 
-def evaluation_note(
-    findings: Findings, failures: Mapping[str, str], notes: Sequence[str], folder: str
-) -> str:  # fmt: skip
+def evaluation_note(findings: Findings, failures: Mapping[str, str], notes: Sequence[str], folder: str) -> str:
     """Return what an evaluation has found as Markdown: a headline, and what is behind it.
 
     Args:

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.features import Floats
 from mlflow_cf.reporting.groups import GROUP, column_of, order_of, spoken_group
 from mlflow_cf.reporting.shapes import Bar, Dot, Dots, HeatMap, Histogram, Table, bars, percent, short
 from mlflow_cf.words.result import Explanation
@@ -362,8 +361,3 @@ def _line(figures: pd.DataFrame, explainer: str) -> tuple[str, ...]:
 
 def _ratio(near: Dot, far: Dot) -> float:
     return far.value / near.value if near.value else float("inf") if far.value else 1.0
-
-
-def values_of(table: pd.DataFrame, name: str) -> Floats:
-    """Return a column (m,) of numbers."""
-    return table[name].to_numpy(np.float64)

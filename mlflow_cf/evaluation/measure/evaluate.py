@@ -266,7 +266,7 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
     table = outcome.figures
     if so_far.risks:
         table = pd.concat([table, figures_table(so_far.risks)], ignore_index=True)
-    metrics, ranked = flat(table, by_explainer=task.competing), ranking(so_far.paths)
+    metrics, ranked = flat(table, by_explainer=task.competing), tuple(outcome.paths)
     if task.competing:
         metrics |= of_the_winner(metrics, ranked[0])
     if logbook.metrics or so_far.interruption is not None:

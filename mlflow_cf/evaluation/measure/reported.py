@@ -64,7 +64,7 @@ def material_of(found: Outcome, *, patient: bool = False) -> Material:
 
     What takes too long of these is left out, unless somebody is `patient`.
     """
-    explained, notes = found.source.explained, list(found.notes)
+    explained = found.source.explained
     lines = {name: _lines(path) for name, path in found.paths.items()}
     winner = next(iter(found.paths))
     summary, limit = None, np.inf if found.time_limit_s is None else found.time_limit_s
@@ -80,7 +80,7 @@ def material_of(found: Outcome, *, patient: bool = False) -> Material:
         shown=_with_regions(explained, found.rows, found.kept, found.count, None if patient else min(REGIONS_S, limit)),
         common=None if summary is None else _table(summary),
         guarantee="" if summary is None else f"{summary.guarantee}; family: {summary.family}",
-        notes=tuple(notes),
+        notes=found.notes,
         failures=found.failures,
         count=found.count,
         seed=found.seed,
