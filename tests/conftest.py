@@ -94,8 +94,14 @@ def throw_away_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         patch.chdir(folder)
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-        patch.delenv("MLFLOW_RUN_ID", raising=False)
         yield folder
+
+
+@pytest.fixture(autouse=True)
+def no_experiment_of_other_tests() -> None:
+    """Leave out what MLflow tells child processes: an experiment or a run of another test is not in their store."""
+    for name in ("MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture

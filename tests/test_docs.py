@@ -89,10 +89,8 @@ def before(page: Path) -> list[str]:
 
 
 def run(command: list[str], folder: Path, **variables: str) -> None:
-    """Run a command in a process and a store of its own: MLflow keeps the experiment of other tests in mind."""
+    """Run a command in a process and a store of its own."""
     mine = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'runs.db'}", **variables}
-    for name in ("MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"):
-        mine.pop(name, None)
     done = subprocess.run(command, cwd=folder, env=mine, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
