@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -33,6 +34,7 @@ from mlflow_cf.model.flavors import fetch
 from mlflow_cf.parquet import parquet_files
 from mlflow_cf.policy import Query
 from mlflow_cf.records.document import Record
+from mlflow_cf.request.admission import Admission
 from mlflow_cf.suggest import suggest_constraints
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
@@ -77,12 +79,13 @@ def main(context: click.Context) -> None:
     "command goes on.",
 )
 @click.option("--key", help="Column of the rows that tells them apart, for the table: from .parquet to .parquet.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Most cores to take; without, all that are free.")
 @click.option("--json", "as_json", is_flag=True, help="Print the records of a reply instead of sentences.")
 def explain(
     model_uri: str, input_path: Path, query: str, output_path: Path | None, *, as_json: bool, **which: Any
 ) -> None:
     """Explain the rows of a file."""
-    only, key = which["only"], which["key"]
+    only, key, places = which["only"], which["key"], Admission(which["jobs"])
     in_parts = input_path.is_dir() or (input_path.suffix == output_path.suffix == ".parquet" if output_path else False)
     with _friendly_errors():
         if output_path is not None and output_path.suffix not in (".csv", ".parquet"):
@@ -91,10 +94,10 @@ def explain(
             raise click.BadParameter("goes with rows and table as .parquet", param_hint="--key")
         asked = _read_query(query)
         if in_parts:
-            click.echo(_explain_in_parts(model_uri, input_path, output_path, Asked(asked, only, key)))
+            click.echo(_explain_in_parts(model_uri, input_path, output_path, Asked(asked, only, key), places))
             return
         rows = _read_rows(input_path)
-        explained = load_model(model_uri)
+        explained = replace(load_model(model_uri), admission=places)
         explained.warm_up()  # the clock of the request shall not pay for what is compiled on first use
         answers = explained.request(rows.reset_index(drop=True), {PARAM: asked})
     kept = [number for number, answer in enumerate(answers) if not only or answer.status in only]
@@ -110,13 +113,15 @@ def explain(
     click.echo(answers.summary)
 
 
-def _explain_in_parts(model_uri: str, input_path: Path, output_path: Path | None, asked: Asked) -> str:
+def _explain_in_parts(
+    model_uri: str, input_path: Path, output_path: Path | None, asked: Asked, places: Admission
+) -> str:
     """Explain the rows of parquet files into another one, and return how many there are of each status."""
     if output_path is None or output_path.suffix != ".parquet":
         raise click.BadParameter("a folder of rows needs a .parquet file for the table", param_hint="--output-path")
     parquet_files(input_path)
     folder = fetch(model_uri)
-    explained = load_model(folder)
+    explained = replace(load_model(folder), admission=places)
     rows = RowFiles.of(input_path, explained.space, asked.key)
     explained.warm_up()
     try:

@@ -40,7 +40,7 @@ from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, 
 from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
 from mlflow_cf.request.reasons import Compared, outcome_words, reasons_of
-from mlflow_cf.request.request import Caller, check_rows
+from mlflow_cf.request.request import Caller, check_rows, checked_jobs
 from mlflow_cf.request.trials import Trials
 from mlflow_cf.request.warmth import Warmth
 from mlflow_cf.words.description import Description, summary
@@ -214,6 +214,7 @@ class ExplainedModel:
         language: Language | None = None,
         record: bool = False,
         reasons: ReasonsSource = False,
+        n_jobs: int | None = None,
     ) -> Explanations:
         """Explain rows (m, d), in order; where too many threads do so at the same time, the others wait.
 
@@ -245,6 +246,7 @@ class ExplainedModel:
             language: of sentences, ``"en"`` or ``"de"``; None: the policy's.
             record: whether each explanation has its record as JSON; see `record`.
             reasons: the factors behind an unfavourable decision: True, or a dict of ``reference`` and ``most``.
+            n_jobs: most cores that a long table takes, by threads and processes; None or -1: all that are free.
 
         Returns:
             One explanation per row with the rows' index; `Explanations.to_frame` makes one table of them.
@@ -282,7 +284,8 @@ class ExplainedModel:
         )
         query.check_count(self.policy.limits)
         chosen = self._asked(query) if explainer is None or named is not None else explainer_of(explainer)
-        return self._answer(X, query, chosen, Caller(query.time_limit_s, 0.0, served=False), others)
+        caller = Caller(query.time_limit_s, 0.0, served=False, jobs=checked_jobs(n_jobs))
+        return self._answer(X, query, chosen, caller, others)
 
     def verify(
         self,
@@ -460,12 +463,7 @@ class ExplainedModel:
         return self.explainer if query.explainer is None else asked_explainer(query.explainer, self.explainer)
 
     def _answer(
-        self,
-        X: Rows,
-        query: Query,
-        explainer: AnyExplainer,
-        caller: Caller,
-        others: tuple[Requirement, ...] = (),
+        self, X: Rows, query: Query, explainer: AnyExplainer, caller: Caller, others: tuple[Requirement, ...] = ()
     ) -> Explanations:
         if query.constraints.model_fields_set:  # those of the policy were checked when the model was wrapped
             self.policy.privacy.check_together(query.constraints)

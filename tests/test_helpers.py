@@ -1,15 +1,18 @@
 """Long tables: other processes explain parts of them, and whatever happens there, every row gets the same answer."""
 
 import os
+import sys
 from dataclasses import replace
 from multiprocessing import parent_process
 from threading import Lock
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import mlflow_cf
+from mlflow_cf.errors import InputError
 from mlflow_cf.request import answer
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.explanations import Explanations, Interrupted
@@ -98,6 +101,22 @@ def test_a_core_alone_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made.explain(ROWS)) == len(ROWS)
 
 
+def test_one_job_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    every_part_is_worth_a_helper(monkeypatch)
+    monkeypatch.setattr(answer, "ProcessPoolExecutor", None)
+    made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(2))
+    assert len(made.explain(ROWS, n_jobs=1)) == len(ROWS)
+
+
+@pytest.mark.parametrize("jobs", [0, -2, 1.5, True, "2"])
+def test_what_is_no_number_of_cores_is_refused(jobs: Any) -> None:
+    made = mlflow_cf.wrap(decide, ROWS, target=1, output="label")
+    with pytest.raises(
+        InputError, match=r"^n_jobs: .* is no number of cores; give 1 or more, or None for all that are free"
+    ):
+        made.explain(ROWS, n_jobs=jobs)
+
+
 def test_a_limit_for_all_rows_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
     monkeypatch.setattr(answer, "ProcessPoolExecutor", None)
@@ -106,6 +125,11 @@ def test_a_limit_for_all_rows_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) 
 
 
 class TestPlaces:
+    def test_a_task_of_spark_has_none_beside_its_own(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "pyspark.daemon", sys)
+        with Admission(3).more(8) as more:
+            assert more == 0
+
     def test_only_free_ones_are_taken(self) -> None:
         admission = Admission(3)
         with admission.entered(None), admission.more(8) as more, admission.entered(0.0) as late:

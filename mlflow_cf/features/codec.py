@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features.feature import Feature, Floats, Level, beyond_days, decode_dates, encode_dates
 from mlflow_cf.validation import LARGEST
 
+FACTORIZED = 256  # values of a column: to look up those of shorter ones takes less than to find the distinct ones
 EXACT_INTEGER = 2.0**53  # float64 holds every whole number up to here
 Raw = pd.api.extensions.ExtensionArray | NDArray[Any]  # the array of a raw column
 _LEVELS = (str, int, float, bool, np.generic)  # a tuple: a union would be built anew for every value asked
@@ -138,7 +139,8 @@ def fits(feature: Feature, column: pd.Series[Any]) -> tuple[Level, ...]:
     if feature.numeric or feature.kind == "boolean":
         return ()
     known = feature.code_of
-    levels = dict.fromkeys(v for v in map(plain, column.tolist()) if _is_level(v) and v not in known)
+    values = column if column.dtype == object else column.drop_duplicates()  # as objects, 1 and True are the same
+    levels = dict.fromkeys(v for v in map(plain, values.tolist()) if _is_level(v) and v not in known)
     return tuple(level for level in levels if not pd.isna(level) and feature.can_hold(level))
 
 
@@ -148,11 +150,21 @@ def plain(value: Any) -> Any:
 
 
 def _encode_levels(feature: Feature, column: Raw, missing: NDArray[np.bool_]) -> tuple[Floats, NDArray[np.bool_]]:
-    code_of = feature.code_of
-    values = map(plain, column.tolist())
-    codes = np.array([code_of.get(value, -1) if _is_level(value) else -1 for value in values], dtype=np.float64)
+    if len(column) > FACTORIZED and column.dtype != object:
+        array: Any = column  # pandas' stubs do not know that it takes arrays of its own
+        places, distinct = pd.factorize(array)
+        codes = np.append(_codes_of(feature, distinct), -1)[places]
+    else:
+        codes = _codes_of(feature, column)
     codes[missing] = np.nan
     return codes, codes == -1
+
+
+def _codes_of(feature: Feature, values: Raw) -> Floats:
+    """Return the code of every value, -1 for one that is no known level."""
+    code_of = feature.code_of
+    plain_values = map(plain, values.tolist())
+    return np.array([code_of.get(value, -1) if _is_level(value) else -1 for value in plain_values], dtype=np.float64)
 
 
 def _decode_levels(feature: Feature, codes: Floats) -> Any:

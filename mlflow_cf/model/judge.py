@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import repeat
+from threading import Lock
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
@@ -169,16 +170,17 @@ class Judge:
 
 @dataclass(eq=False)
 class CountedJudge:
-    """A judge that counts its calls; belongs to one request and one thread.
+    """A judge that counts its calls; belongs to one request, whose threads may share it.
 
     Attributes:
         judge: who decides.
-        calls: how often it was asked; seconds: of wall clock that this took.
+        calls: how often it was asked; seconds: of wall clock that this took, added up over threads.
     """
 
     judge: Judge
     calls: int = 0
     seconds: float = 0.0
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     @property
     def tolerance(self) -> float:
@@ -195,11 +197,12 @@ class CountedJudge:
 
     def _counted(self, ask: Callable[[pd.DataFrame], Said], rows: pd.DataFrame) -> Said:
         started = time.perf_counter()
-        self.calls += 1
         try:
             return ask(rows)
         finally:
-            self.seconds += time.perf_counter() - started
+            with self._lock:
+                self.calls += 1
+                self.seconds += time.perf_counter() - started
 
 
 Decides = Judge | CountedJudge

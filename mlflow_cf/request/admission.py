@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import parent_process
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +19,8 @@ GIVE_WAY_S: Final = 0.05  # longest pause of a search
 GIVE_WAY: Final = 4.0  # times the work since the last pause, so that searches go on even under constant predictions
 SHORTEST_PAUSE_S: Final = 1e-3
 
+# Modules of processes that have only one core to themselves (tasks of Spark).
+CROWDED: Final = ("pyspark.daemon", "pyspark.worker")
 CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux: microseconds of CPU per period, or "max"
 
 
@@ -28,6 +32,11 @@ def cores() -> int:
     except (OSError, ValueError):
         return allowed
     return min(allowed, math.ceil(quota / period))
+
+
+def crowded() -> bool:
+    """Whether other processes, which do the same, have the other cores."""
+    return parent_process() is not None or any(name in sys.modules for name in CROWDED)
 
 
 class Admission:
@@ -74,8 +83,11 @@ class Admission:
 
     @contextmanager
     def more(self, most: int) -> Iterator[int]:
-        """Hold up to `most` further places for the time of a `with` block; it yields how many were free."""
-        taken = 0
+        """Hold up to `most` further places for the time of a `with` block; it yields how many were free.
+
+        There are none in a process that has but one core to itself.
+        """
+        taken, most = 0, 0 if crowded() else most
         try:
             while taken < most and self._free.acquire(blocking=False):
                 taken += 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +11,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from multiprocessing import parent_process
 from typing import Final, Self
 
 import pandas as pd
@@ -23,7 +21,6 @@ from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
-from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.levers import LeverRequest
@@ -42,8 +39,6 @@ PART_S: Final = 2.0  # of work on the rows of a long table that are explained to
 WORTH_S: Final = 10.0  # of work for each helper process; a start takes some seconds
 MOST_HELPERS: Final = 8  # each holds MLflow and the model, some hundred megabytes
 AHEAD: Final = 2  # parts that a helper is given beforehand, so that it need not wait
-# Modules of processes that have only one core to themselves (tasks of Spark), so that they start no helpers.
-CROWDED: Final = ("pyspark.daemon", "pyspark.worker")
 ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 INTERRUPTED: Final = Answer("budget", say("interrupted"))
 
@@ -185,12 +180,12 @@ def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.Da
             for block in portfolio.answers(list(rows)):
                 found |= block
                 count(len(block))
-            rows = {number: row for number, row in rows.items() if number not in found}
+            rows = {number: rows[number] for number in rows if number not in found}
             started = time.perf_counter()
         if len(rows) <= FEW or (request.deadline is not None and not request.caller.row_seconds):
             _explain(Explaining(request, search_with, predictions, rows, len(rows), count), started, found)
             return
-        with Helpers(request.elsewhere, table, request.admission, list(rows)) as helpers:
+        with Helpers(request, table, list(rows)) as helpers:
             size, row_s = FIRST_ROWS, 0.0
             while helpers.left or helpers.busy:
                 part = {number: rows[number] for number in helpers.take(size)}
@@ -281,13 +276,14 @@ class Helpers:
         left: the numbers of the rows that nobody explains yet.
     """
 
-    def __init__(self, work: Work, frame: pd.DataFrame, admission: Admission, rows: Sequence[int]) -> None:
-        """Set up for some `rows` of a table, by number, and the `work` that explains a part of it elsewhere."""
+    def __init__(self, request: Request, frame: pd.DataFrame, rows: Sequence[int]) -> None:
+        """Set up for some `rows` of a request's table, by number."""
         self.left = deque(rows)
-        self._work, self._frame, self._admission = work, frame, admission
+        self._work, self._frame, self._admission = request.elsewhere, frame, request.admission
+        self._most = min(request.caller.further, MOST_HELPERS)
         self._stack, self._places = ExitStack(), 0
         self._pool: ProcessPoolExecutor | None = None
-        self._alone = parent_process() is not None or any(name in sys.modules for name in CROWDED)
+        self._alone = False
         self._parts: dict[Future[tuple[Explanation, ...]], list[int]] = {}
 
     def __enter__(self) -> Self:
@@ -309,7 +305,7 @@ class Helpers:
 
     def keep_busy(self, row_s: float, part: int) -> None:
         """Hand out parts of so many rows; start helpers first, if rows that take so many seconds each are worth it."""
-        wanted = min(int(row_s * len(self.left) / WORTH_S), MOST_HELPERS)
+        wanted = min(int(row_s * len(self.left) / WORTH_S), self._most)
         if wanted and self._pool is None and not self._alone:
             self._places = self._stack.enter_context(self._admission.more(wanted))
             self._alone = not self._places

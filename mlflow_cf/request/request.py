@@ -28,7 +28,7 @@ from mlflow_cf.policy.limits import Variety
 from mlflow_cf.problem import BoundPolicy, Budget
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.reasons.reasoning import Reasoning
-from mlflow_cf.request.admission import Admission
+from mlflow_cf.request.admission import MOST_PLACES, Admission
 from mlflow_cf.words.reasons import Uncertified
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.sentences import Speaker
@@ -111,6 +111,19 @@ def check_rows(rows: object, most: int) -> None:
         raise InputError("rows", f"{len(rows):,} are more than the policy's {most:,}", "send fewer at a time")
 
 
+def checked_jobs(n_jobs: int | None) -> int | None:
+    """Return the most cores that a long table may take; None: all that are free.
+
+    Raises:
+        InputError: neither a positive number, nor -1 or None for all.
+    """
+    if n_jobs is None or n_jobs == -1:
+        return None
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs < 1:
+        raise InputError("n_jobs", f"{n_jobs!r} is no number of cores", "give 1 or more, or None for all that are free")
+    return n_jobs
+
+
 @dataclass(frozen=True, eq=False)
 class PredictedRows(Sequence[Row]):
     """The rows of a table as the model predicts them; a `Row` is made when it is read.
@@ -182,6 +195,7 @@ class Caller(NamedTuple):
         served: whether it is a request to the served model, which may see less than the owner of the explained model.
         rows: most rows that are explained; None: all.
         trial: whether it is a search before a request, which sees what requests see.
+        jobs: most cores that a long table takes; None: all that are free.
     """
 
     seconds: float | None
@@ -189,6 +203,12 @@ class Caller(NamedTuple):
     served: bool
     rows: int | None = None
     trial: bool = False
+    jobs: int | None = None
+
+    @property
+    def further(self) -> int:
+        """How many cores a long table may take beside the one of its thread, if they are free."""
+        return (MOST_PLACES if self.jobs is None else self.jobs) - 1
 
     @property
     def owner(self) -> bool:
@@ -205,7 +225,7 @@ class Caller(NamedTuple):
         """Return who sends a request that asks for so many seconds, and must have its reply within others, if any."""
         seconds = limits.time_limit_s if asked_s is None else asked_s
         if within_s is not None:
-            return cls(min(seconds, within_s), 0.0, served=True, rows=limits.explained_rows)
+            return cls(min(seconds, within_s), 0.0, served=True, rows=limits.explained_rows, jobs=1)
         return cls(seconds, limits.row_time_limit_s if asked_s is None else 0.0, served=True)
 
 

@@ -12,7 +12,7 @@ from worlds import ORDERS, WIDE, background, row_dicts, space_of, table, wide_ro
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.features.codec import decode_column, encode_column, recode_column, recoded_levels
+from mlflow_cf.features.codec import FACTORIZED, decode_column, encode_column, fits, recode_column, recoded_levels
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
 
@@ -102,6 +102,18 @@ def test_a_row_is_coded_alone_as_it_is_beside_others(column: pd.Series, data: st
         assert fault.get(0) == faults.get(place)
     raw = space.decode(codes[[place for place in range(len(rows)) if place not in faults]])
     assert [raw[name].dtype for name in raw] == [column.dtype, *[space["word"].raw_dtype] * 2]
+
+
+@given(st.one_of(level_columns(), truths), st.one_of(level_columns(), truths, integer_columns()))
+def test_a_long_column_is_coded_as_a_short_one(column: pd.Series, asked: pd.Series) -> None:
+    words = [f"w{place % 2}" for place in range(len(column))]
+    space = FeatureSpace.infer(pd.DataFrame({"x": column, "word": words}))
+    short, long = pd.DataFrame({"x": asked}), pd.DataFrame({"x": pd.concat([asked] * FACTORIZED, ignore_index=True)})
+    codes, faults = space.encode_rows(short.assign(word="w1"))
+    several, several_faults = space.encode_rows(long.assign(word="w1"))
+    np.testing.assert_array_equal(several, np.tile(codes, (FACTORIZED, 1)))
+    assert {row: fault for row, fault in several_faults.items() if row < len(asked)} == faults
+    assert fits(space["x"], long["x"]) == fits(space["x"], short["x"])
 
 
 @given(st.integers(0, 40), st.lists(wide_rows, min_size=1, max_size=4))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -28,6 +29,7 @@ from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.request import answer, portfolio
+from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.portfolio import DOUBT, Portfolio
 from mlflow_cf.words.explanations import Explanations
 
@@ -135,6 +137,20 @@ def test_blocks_answer_as_row_by_row(*, kind: str, seed: int, constraints: int, 
 
 
 @dear(5)
+@given(kind=st.sampled_from(sorted(MODELS)), constraints=st.integers(0, len(CONSTRAINTS) - 1), jobs=st.integers(2, 4))
+def test_threads_answer_as_one(kind: str, constraints: int, jobs: int) -> None:
+    explained, rows = replace(wrapped(kind, 1, constraints), admission=Admission(4)), people(9, 40)
+    with in_blocks(3):
+        expected = explained.explain(rows, max_evaluations=2_000, why_not=False, n_jobs=1)
+        found = explained.explain(rows, max_evaluations=2_000, why_not=False, n_jobs=jobs)
+    assert told(found) == told(expected)
+    assert [one.diagnostics.get("judge_calls") for one in found] == [
+        one.diagnostics.get("judge_calls") for one in expected
+    ]
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame())
+
+
+@dear(5)
 @given(kind=st.sampled_from(["tree", "forest", "boosting"]), constraints=st.integers(0, len(CONSTRAINTS) - 1))
 def test_a_row_is_answered_as_alone(kind: str, constraints: int) -> None:
     explained, rows = wrapped(kind, 1, constraints), people(7, 80)
@@ -148,6 +164,7 @@ def test_a_row_is_answered_as_alone(kind: str, constraints: int) -> None:
 def test_blocks_settle_most_rows(kind: str) -> None:
     explained, rows = wrapped(kind, 0, 0), people(5, 600)
     settled = []
+    explained = replace(explained, admission=Admission(1))
 
     class Watched(Portfolio):
         def block(self, numbers: Any) -> Any:
