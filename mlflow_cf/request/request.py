@@ -26,7 +26,7 @@ from mlflow_cf.model.judge import CountedJudge, Decides, Label, Outcome
 from mlflow_cf.policy import Limits, Query, Target, WhyNotAsked
 from mlflow_cf.policy.limits import Variety
 from mlflow_cf.problem import BoundPolicy, Budget
-from mlflow_cf.proof.verify import RowTask
+from mlflow_cf.proof.verify import RowTask, joined_outcomes
 from mlflow_cf.reasons.reasoning import Reasoning
 from mlflow_cf.request.admission import MOST_PLACES, Admission
 from mlflow_cf.words.reasons import Uncertified
@@ -159,24 +159,28 @@ class PredictedRows(Sequence[Row]):
         return Row(self.codes[number], "", self.labels[place], self.outcome.take(slice(place, place + 1)))
 
 
-def read_rows(judge: Decides, coded: CodedRows) -> PredictedRows:
-    """Predict all rows at once; rows that make the model fail are predicted one by one and marked."""
+def read_rows(judge: Decides, coded: CodedRows, most: int | None = None) -> PredictedRows:
+    """Predict rows, at most so many at once (None: all); those that make the model fail are asked alone and marked."""
     frame, space, codes, faults = coded.frame, coded.space, coded.codes, coded.faults
     good = np.delete(np.arange(len(frame)), list(faults))
     place, alone = np.full(len(frame), -1), dict[int, Row]()
-    labels, outcome = list[Label](), Outcome(np.empty(0, dtype=np.intp))
-    try:
-        labels, outcome = judge.predict(space.decode(codes[good]))
-        place[good] = np.arange(len(good))
-    except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
-        for row in good.tolist():
-            alone[row] = _single(judge, space.decode(codes[[row]]), codes[row], "")
+    labels, outcomes = list[Label](), [Outcome(np.empty(0, dtype=np.intp))]
+    for start in range(0, len(good), most or max(len(good), 1)):
+        some = good[start : start + (most or len(good))]
+        try:
+            told, outcome = judge.predict(space.decode(codes[some]))
+        except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
+            alone |= {row: _single(judge, space.decode(codes[[row]]), codes[row], "") for row in some.tolist()}
+        else:
+            place[some] = np.arange(len(labels), len(labels) + len(some))
+            labels += told
+            outcomes.append(outcome)
     for row, fault in faults.items():
         alone[row] = _single(judge, frame.iloc[[row]].reset_index(drop=True), codes[row], fault)
-    if not len(outcome.codes) and not any(row.outcome for row in alone.values()):
+    if not labels and not any(row.outcome for row in alone.values()):
         fault = alone[0].fault
         raise InputError("rows", f"the model can predict none of them ({fault})", "check the values of the rows")
-    return PredictedRows(codes, place, labels, outcome, alone)
+    return PredictedRows(codes, place, labels, joined_outcomes(outcomes[1:] or outcomes), alone)
 
 
 def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:

@@ -28,7 +28,9 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
+from mlflow_cf.model.judge import CountedJudge
 from mlflow_cf.request import answer, portfolio
+from mlflow_cf.request import expected as expected_rows
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.portfolio import DOUBT, Portfolio
 from mlflow_cf.words.explanations import Explanations
@@ -111,6 +113,7 @@ def told(found: Explanations) -> list[Any]:
     return list(zip(counted, [one.to_dict() for one in found], strict=True))
 
 
+PREDICT = CountedJudge.predict
 TIMED = ("seconds", "judge_calls", "_s")
 
 
@@ -148,6 +151,42 @@ def test_threads_answer_as_one(kind: str, constraints: int, jobs: int) -> None:
         one.diagnostics.get("judge_calls") for one in expected
     ]
     pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame())
+
+
+@pytest.mark.parametrize("kind", ["forest", "logistic", "tree value"])
+def test_rows_predicted_in_parts_get_the_same_answers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    explained, rows = wrapped(kind, 0, 1), people(11, 80)
+    rows.loc[3, "town"] = "a town that the background lacks"
+    expected = explained.explain(rows, why_not=False)
+    calls = []
+    monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 7)
+    monkeypatch.setattr(CountedJudge, "predict", lambda judge, some: calls.append(len(some)) or PREDICT(judge, some))
+    found = explained.explain(rows, why_not=False)
+    assert calls == [7] * 11 + [3]
+    for one, whole in zip(found, expected, strict=True):
+        assert one.counterfactuals == whole.counterfactuals
+        assert one.probability == pytest.approx(whole.probability, abs=1e-12)
+
+
+def test_a_row_that_fails_costs_its_part_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    explained, rows = wrapped("forest", 0, 1), people(11, 80)
+    expected = explained.explain(rows, why_not=False)
+    calls = []
+
+    def ask(judge: CountedJudge, some: pd.DataFrame) -> Any:
+        calls.append(len(some))
+        if (some["debt"] == rows["debt"][30]).any():
+            raise ValueError("a row that nobody can predict")
+        return PREDICT(judge, some)
+
+    monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 20)
+    monkeypatch.setattr(CountedJudge, "predict", ask)
+    found = explained.explain(rows, why_not=False)
+    assert calls == [20, 20, *[1] * 20, 20, 20]
+    assert found[30].status == "invalid"
+    assert found[30].reason == "the model cannot predict this row (ValueError)"
+    others = [at for at in range(len(rows)) if rows["debt"][at] != rows["debt"][30]]
+    assert [found[at].to_dict() for at in others] == [expected[at].to_dict() for at in others]
 
 
 @dear(5)
