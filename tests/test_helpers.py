@@ -2,9 +2,11 @@
 
 import os
 import sys
+from concurrent.futures import Future, wait
 from dataclasses import replace
 from multiprocessing import parent_process
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,14 @@ def every_part_is_worth_a_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answer, "WORTH_S", 1e-9)
     monkeypatch.setattr(answer, "PART_S", 1e-9)
     monkeypatch.setattr(answer, "FEW", 0)
+    started = answer._started
+    monkeypatch.setattr(answer, "_started", lambda *work: awaited(started(*work)))
+
+
+def awaited(future: Future[Any]) -> Future[Any]:
+    """Return a future once it is done: the tables here are so short that no helper would have started in time."""
+    wait([future])
+    return future
 
 
 class Held:
@@ -66,9 +76,9 @@ def test_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, caplog: pytest.Lo
     elsewhere: list[int] = []
     submitted = answer.ProcessPoolExecutor.submit
 
-    def submit(pool: object, work: object, rows: pd.DataFrame) -> object:
-        elsewhere.extend(rows.index)
-        return submitted(pool, work, rows)
+    def submit(pool: object, work: object, *rows: pd.DataFrame) -> object:
+        elsewhere.extend(label for some in rows for label in some.index)
+        return submitted(pool, work, *rows)
 
     monkeypatch.setattr(answer.ProcessPoolExecutor, "submit", submit)
     alone, together = explained_by_two(decide, monkeypatch)
@@ -92,6 +102,17 @@ def test_a_model_that_cannot_be_handed_over_is_asked_here(
     alone, together = explained_by_two(Held(), monkeypatch)
     assert "a helper process failed with TypeError; explaining without" in caplog.text
     assert_same(alone, together)
+
+
+def test_helpers_that_start_too_late_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    every_part_is_worth_a_helper(monkeypatch)
+    starting: Future[Any] = Future()
+    monkeypatch.setattr(answer, "_started", lambda *_: starting)
+    made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(2))
+    assert len(made.explain(ROWS)) == len(ROWS)
+    stopped = []
+    starting.set_result(SimpleNamespace(shutdown=lambda **how: stopped.append(how)))
+    assert stopped == [{"wait": True, "kill_workers": True}]
 
 
 def test_a_core_alone_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -281,9 +282,9 @@ class Helpers:
         self.left = deque(rows)
         self._work, self._frame, self._admission = request.elsewhere, frame, request.admission
         self._most = min(request.caller.further, MOST_HELPERS)
-        self._stack, self._places = ExitStack(), 0
+        self._stack, self._places, self._alone = ExitStack(), 0, False
+        self._starting: Future[ProcessPoolExecutor] | None = None
         self._pool: ProcessPoolExecutor | None = None
-        self._alone = False
         self._parts: dict[Future[tuple[Explanation, ...]], list[int]] = {}
 
     def __enter__(self) -> Self:
@@ -292,6 +293,8 @@ class Helpers:
     def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, kill_workers=self.busy)
+        elif self._starting is not None:
+            self._starting.add_done_callback(_stop)
         self._stack.close()
 
     @property
@@ -306,18 +309,22 @@ class Helpers:
     def keep_busy(self, row_s: float, part: int) -> None:
         """Hand out parts of so many rows; start helpers first, if rows that take so many seconds each are worth it."""
         wanted = min(int(row_s * len(self.left) / WORTH_S), self._most)
-        if wanted and self._pool is None and not self._alone:
+        if wanted and self._starting is None and self._pool is None and not self._alone:
             self._places = self._stack.enter_context(self._admission.more(wanted))
             self._alone = not self._places
             if self._places:
-                self._pool = ProcessPoolExecutor(
-                    self._places, initializer=_begin, initargs=(self._work,), env=ONE_THREAD
-                )
+                self._starting = _started(self._places, self._work)
+        if self._starting is not None and self._starting.done():
+            starting, self._starting = self._starting, None
+            try:
+                self._pool = starting.result()
+            except Exception as error:  # noqa: BLE001  a model may hold what lives in this process alone
+                self._failed([], error)
         while self._pool is not None and self.left and len(self._parts) < AHEAD * self._places:
             rows = [self.left.pop() for _ in range(min(part, len(self.left)))][::-1]
             try:
                 self._parts[self._pool.submit(_explained, self._frame.iloc[rows])] = rows
-            except Exception as error:  # noqa: BLE001  a model may hold what lives in this process alone
+            except Exception as error:  # noqa: BLE001  see above
                 self._failed(rows, error)
 
     def finished(self, *, patient: bool) -> Iterator[tuple[int, Explanation]]:
@@ -336,6 +343,26 @@ class Helpers:
         if self._pool is not None:
             self._pool.shutdown(wait=False, kill_workers=True)
         self._pool, self._alone = None, True
+
+
+def _started(places: int, work: Work) -> Future[ProcessPoolExecutor]:
+    """Start processes in a thread of its own: each is handed the work once it has imported what that needs."""
+
+    def start() -> ProcessPoolExecutor:
+        pool = ProcessPoolExecutor(places, initializer=_begin, initargs=(work,), env=ONE_THREAD)
+        pool.submit(os.getpid)
+        return pool
+
+    starter = ThreadPoolExecutor(1, "mlflow-cf")
+    starting = starter.submit(start)
+    starter.shutdown(wait=False)
+    return starting
+
+
+def _stop(starting: Future[ProcessPoolExecutor]) -> None:
+    """Stop processes that nobody needs any more."""
+    if starting.exception() is None:
+        starting.result().shutdown(wait=True, kill_workers=True)
 
 
 _WORK: Final[list[Work]] = []  # filled in helper processes only
