@@ -1,6 +1,7 @@
 """What a summary says beyond its changes: what is proved, of which changes, and what a clock leaves open."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from mlflow_cf.evaluation.measure.cohorts import Cohorts, SummaryOptions, cohort
 from mlflow_cf.evaluation.summary import asking
 from mlflow_cf.evaluation.summary.clock import Clock
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.request.admission import Admission
 
 # Card a suits four kinds of people, b and c three each, of which two are others: b and c together turn everybody.
 SUITS = {"a": (1, 2, 3, 4), "b": (1, 2, 5), "c": (3, 4, 6)}
@@ -58,6 +60,13 @@ class TestTheChoice:
         assert one.proof == other.proof == "optimal"
         assert one.bound == other.bound == one.covered == other.covered
         assert 0 < one.covered < 1
+
+    def test_threads_change_nothing(self) -> None:
+        made, rows = trees(constraints={"immutable": ["a"]})
+        many = pd.concat([rows + step for step in range(4)], ignore_index=True)
+        one, several = (cohorts(replace(made, admission=Admission(places)), many, most=3) for places in (1, 4))
+        pd.testing.assert_frame_equal(one.to_frame(), several.to_frame())
+        assert (one.bound, one.proof) == (several.bound, several.proof)
 
     def test_further_requirements_hold_for_every_row(self) -> None:
         plain, rows = trees(constraints={"immutable": ["a"]})

@@ -7,11 +7,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 # MLflow answers requests on asyncio's pool of min(32, cores + 4) threads: searches never take the last four
 MOST_PLACES: Final = 28
@@ -22,6 +23,9 @@ SHORTEST_PAUSE_S: Final = 1e-3
 # Modules of processes that have only one core to themselves (tasks of Spark).
 CROWDED: Final = ("pyspark.daemon", "pyspark.worker")
 CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux: microseconds of CPU per period, or "max"
+
+Part = TypeVar("Part")
+Done = TypeVar("Done")
 
 
 def cores() -> int:
@@ -87,7 +91,7 @@ class Admission:
 
         There are none in a process that has but one core to itself.
         """
-        taken, most = 0, 0 if crowded() else most
+        taken, most = 0, 0 if most > 0 and crowded() else most
         try:
             while taken < most and self._free.acquire(blocking=False):
                 taken += 1
@@ -95,6 +99,15 @@ class Admission:
         finally:
             if taken:
                 self._free.release(taken)
+
+    def shared(self, work: Callable[[Part], Done], parts: Sequence[Part], further: int) -> Iterator[Done]:
+        """Yield what `work` makes of parts, in order; up to so many `further` threads help, where cores are free."""
+        with self.more(min(further, len(parts) - 1)) as more:
+            if not more:
+                yield from map(work, parts)
+                return
+            with ThreadPoolExecutor(1 + more, "mlflow-cf") as threads:
+                yield from threads.map(work, parts)
 
     @contextmanager
     def predicting(self) -> Iterator[None]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -149,18 +148,12 @@ class Portfolio:
         Blocks are done by as many threads as there are cores free: kernels and most models run without the
         interpreter's lock.
         """
-        request = self._request
         blocks = [
             np.array(numbers[start : start + ROWS_AT_ONCE], dtype=np.intp)
             for start in range(0, len(numbers), ROWS_AT_ONCE)
         ]
-        with request.admission.more(min(request.caller.further, len(blocks) - 1)) as further:
-            if not further:
-                yield from map(self._timely, blocks)
-                return
-            self.prepare(numbers)
-            with ThreadPoolExecutor(1 + further, "mlflow-cf") as threads:
-                yield from threads.map(self._timely, blocks)
+        self.prepare(numbers)
+        return self._request.admission.shared(self._timely, blocks, self._request.caller.further)
 
     def prepare(self, numbers: Sequence[int]) -> None:
         """Set up what blocks share before threads need it."""

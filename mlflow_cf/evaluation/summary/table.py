@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from mlflow_cf.evaluation.summary.refused import RefusedRows
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Codes
+from mlflow_cf.request.admission import MOST_PLACES
 from mlflow_cf.structures.structure import Structure
 
 MOST_DOUBTS: Final = 500_000  # rows of changes so near to the threshold that the model is asked, a few seconds
@@ -61,28 +62,67 @@ def by_structure(rows: RefusedRows, family: WholeFamily, structure: Structure, c
     What is too near to the threshold is asked of the logged model.
     """
     bits = np.zeros((family.size, words(len(rows))), dtype=np.uint64)
-    unscored = rows.unseen.copy()
-    effects = RowEffects.of(rows, family, structure)
-    decided = _decisions(rows)
-    marks = Marks(np.zeros(family.size, dtype=np.uint64), np.empty((MOST_DOUBTS, 2), dtype=np.int64))
-    known = 0
-    for word in range(bits.shape[1]):
-        block = np.arange(word * WORD, min((word + 1) * WORD, len(rows)))
-        mine = block[~unscored[block]]
-        if clock.late:
-            unscored[block[0] :] = True
+    unscored, doubts = rows.unseen.copy(), [np.empty((0, 2), dtype=np.int64)]
+    marking = Marking(rows.unseen, RowEffects.of(rows, family, structure), _decisions(rows), clock)
+    threads = rows.explained.admission
+    for word, found in enumerate(threads.shared(marking.word, range(bits.shape[1]), MOST_PLACES)):
+        if found is None:
+            unscored[word * WORD :] = True
             break
-        marks.words[:] = 0
-        for row, found in zip(mine.tolist(), effects.of_rows(mine, [decided[row] for row in mine]), strict=False):
-            if found is None:
-                unscored[row] = True
-            else:
-                known = mark_row(effects.layout, found, _ends(decided[row]), row, marks, known)
-        bits[:, word] = marks.words
-        clock.count(len(block))
+        bits[:, word] = found.turned
+        doubts.append(found.doubts)
+        unscored[found.unscored] = True
+        clock.count(min(WORD, len(rows) - word * WORD))
     keep_lawful(family, bits)
-    _ask(rows, family, bits, marks.doubts[:known])
+    _ask(rows, family, bits, np.concatenate(doubts)[:MOST_DOUBTS])
     return Table(family, bits, unscored)
+
+
+class Word(NamedTuple):
+    """Which changes turn 64 rows.
+
+    Attributes:
+        turned: (c,) the rows that each change turns, each a bit.
+        doubts: (m, 2) the changes and rows of which the model must be asked.
+        unscored: rows of which nothing is known.
+    """
+
+    turned: Words
+    doubts: Codes
+    unscored: list[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Marking:
+    """Marks what changes turn rows, 64 at a time; threads may share it.
+
+    Attributes:
+        unseen: (n,) rows that the model cannot read.
+        effects: of all changes.
+        decided: the number that decides about each row (n,).
+        clock: when to stop.
+    """
+
+    unseen: Bools
+    effects: RowEffects
+    decided: Sequence[DecisionScore]
+    clock: Clock
+
+    def word(self, number: int) -> Word | None:
+        """Return which changes turn the rows of a word; None if it is too late."""
+        if self.clock.late:
+            return None
+        layout = self.effects.layout
+        marks = Marks(np.zeros(int(layout.place[-1]), dtype=np.uint64), np.empty((MOST_DOUBTS, 2), dtype=np.int64))
+        rows = np.arange(number * WORD, min((number + 1) * WORD, len(self.unseen)))
+        mine, known, unscored = rows[~self.unseen[rows]], 0, list[int]()
+        decided = [self.decided[row] for row in mine.tolist()]
+        for row, found in zip(mine.tolist(), self.effects.of_rows(mine, decided), strict=False):
+            if found is None:
+                unscored.append(row)
+            else:
+                known = mark_row(layout, found, _ends(self.decided[row]), row, marks, known)
+        return Word(marks.words, marks.doubts[:known].copy(), unscored)
 
 
 def _decisions(rows: RefusedRows) -> list[DecisionScore]:
