@@ -258,6 +258,12 @@ def run_portfolio(chosen: Options) -> list[str]:
         promised += [(name, gate) for gate in lines[name].gates(model)]
     runs.log_figures({f"portfolio {name}": vars(line) for name, line in lines.items()})
     print(f"\n=== Thousands of rows in one call\n\n{portfolio.table(lines)}\n{told(promised)}")
+    beside = {}
+    for name in ("xgboost 100 x 6", "forest 100 x 8"):
+        case = tree_cases.credit(name, tree_cases.CREDIT[name](chosen.seed), chosen.seed)
+        beside[case.name] = portfolio.beside(case, chosen.rows or portfolio.ROWS, chosen.seed)
+    print(f"\n=== Thousands of rows in one call, beside rivals\n\n{portfolio.table(beside)}")
+    print(told([(name, gate) for name, one in beside.items() for gate in one.gates]))
     return [
         f"BROKEN: {one.different} rows are answered otherwise ({name})" for name, one in lines.items() if one.different
     ]

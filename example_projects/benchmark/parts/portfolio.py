@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from cases.data_sets import FAVOURABLE, VIEWS, constraints_for, split
+from cases.data_sets import FAVOURABLE, VIEWS, Case, constraints_for, split
 from cases.models import fitted
 from parts.gates import Gate
+from rivals.rival_dice import Dice
+from rivals.rival_treecf import Treecf
 
 import mlflow_cf
 from mlflow_cf.words.explanations import Explanations
@@ -21,6 +23,8 @@ ROWS = 20_000
 FEW = 50  # rows of a call that is answered row by row
 SAMPLED = 4  # such calls
 SHARES = (0.25, 0.5, 1.0)  # of the rows, to see whether the cost is linear
+WARM, RIVALS_ROWS, DICE_ROWS = 3, 40, 10  # rows of rivals
+TREECF_S = 10.0  # a row, its own default
 PROMISED = {"xgboost": 0.2, "histgb": 0.2, "forest": 1 / 3, "mlp": 1 / 3}
 
 
@@ -99,7 +103,48 @@ def _told(one: mlflow_cf.Explanation) -> dict[str, Any]:
     return {key: value for key, value in one.to_dict().items() if key != "probability"}
 
 
-def table(lines: dict[str, Line]) -> str:
+@dataclass(frozen=True)
+class Beside:
+    """CPU microseconds a row, of the same rows and the same model of trees.
+
+    Attributes:
+        ours_us: of one call for thousands of rows, each proved.
+        treecf_us: of treecf's batch call, of its genetic search or of its exact one, whichever takes less.
+        dice_us: of dice-ml's random search.
+    """
+
+    ours_us: float
+    treecf_us: float
+    dice_us: float
+
+    @property
+    def gates(self) -> list[Gate]:
+        """Return what is promised of both."""
+        return [
+            Gate("CPU a row, ours / treecf's batch", self.ours_us / self.treecf_us, 1 / 15, most=True),
+            Gate("CPU a row, ours / dice-ml", self.ours_us / self.dice_us, 1 / 500, most=True),
+        ]
+
+
+def beside(case: Case, rows: int, seed: int) -> Beside:
+    """Explain the rejected rows of a case, repeated until they are as many as wanted; rivals explain the first."""
+    explained = case.wrapped(seed)
+    table = case.rejected.iloc[np.resize(np.arange(len(case.rejected)), rows)].reset_index(drop=True)
+    explained.explain(table.head(2_000))
+    ours_s, _ = _cpu(lambda: explained.explain(table))
+    costs = []
+    for exact in (False, True):
+        treecf = Treecf.build(case, seed, TREECF_S, exact=exact)
+        treecf.in_one_call(case.rejected.head(WARM))
+        seconds, _ = _cpu(lambda treecf=treecf: treecf.in_one_call(case.rejected.head(RIVALS_ROWS)))  # type: ignore[misc]
+        costs.append(1e6 * seconds / RIVALS_ROWS)
+    dice = Dice.build(case, "random", seed)
+    dice(case.rejected.head(1))
+    dice_s, _ = _cpu(lambda: [dice(case.rejected.iloc[[at]]) for at in range(DICE_ROWS)])
+    return Beside(1e6 * ours_s / rows, min(costs), 1e6 * dice_s / DICE_ROWS)
+
+
+def table(lines: Mapping[str, Line | Beside]) -> str:
     """Return the figures as a table."""
     return pd.DataFrame({name: vars(line) for name, line in lines.items()}).T.round(3).to_string()
 
