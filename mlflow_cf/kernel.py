@@ -28,6 +28,7 @@ SOURCES: Final = (
     "explainers/geco/neighbours.py",
     "plans/kernels.py",
     "portfolio/kernels.py",
+    "portfolio/pair_kernels.py",
     "problem/single_features.py",
     "problem/distance.py",
     "engine/actions.py",

@@ -22,6 +22,8 @@ from mlflow_cf.problem.single_features import OwnProgram, PackedColumns
 Array = NDArray[Any]
 TIES: Final = 16  # changes as near as the nearest one; of rows with more, the search of single rows takes care
 TOGETHER: Final = 16  # values that are scored at a time
+# What is known of a row: nothing; all single changes, beside which two may be as near; its nearest counterfactual
+LEFT, UNTIL_TWO, SETTLED = range(3)
 
 
 class Setting(NamedTuple):
@@ -66,12 +68,14 @@ class Singles(NamedTuple):
     """What is known of rows.
 
     Attributes:
-        place: (m,) the position of the nearest change among all values; -1: the row is not settled.
-        far: (m,) how far it is.
+        place: (m,) the position of the nearest change among all values that turns the decision; -1: there is none.
+        far: (m,) how far it is; inf: there is none.
+        known: (m,) LEFT, UNTIL_TWO or SETTLED.
     """
 
     place: Array
     far: Array
+    known: Array
 
 
 class Nearest(NamedTuple):
@@ -104,13 +108,13 @@ class Nearest(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _loose(limit: Any) -> Any:
+def loosened(limit: Any) -> Any:
     """Return a limit that nothing exceeds by rounding alone; see `engine.actions.loose`."""
     return limit + ROUNDING * max(1.0, limit)
 
 
 @inner
-def _cost(setting: Setting, rows: BlockRows, row: Any, group: Any, place: Any) -> Any:
+def cost_at(setting: Setting, rows: BlockRows, row: Any, group: Any, place: Any) -> Any:
     """Return what a change to the value at a place adds to the distance."""
     packed = setting.packed
     own, weight = rows.X[row, packed.column[group]], packed.weight[group]
@@ -138,7 +142,7 @@ def _note_least(cost: Any, near: Nearest) -> None:
 
 
 @inner
-def _is_lawful(setting: Setting, x0: Array, near: Nearest, group: Any, place: Any) -> Any:
+def is_lawful(setting: Setting, x0: Array, near: Nearest, group: Any, place: Any) -> Any:
     """Whether the rules about a feature alone allow a value."""
     first, last = setting.own_rules.start[group], setting.own_rules.start[group + 1]
     if first == last or setting.refused[place]:
@@ -153,7 +157,7 @@ def _is_lawful(setting: Setting, x0: Array, near: Nearest, group: Any, place: An
 @inner
 def _consider(near: Nearest, group: Any, place: Any, far: Any, sure: Any) -> None:
     """Note a lawful change that may turn the decision, and drop those that are farther than the nearest."""
-    limit = _loose(far)
+    limit = loosened(far)
     if limit < near.cutoff[0]:
         near.cutoff[0] = limit
         kept = 0
@@ -188,19 +192,22 @@ def _drop_alike(setting: Setting, near: Nearest) -> None:
 
 @inner
 def _settle(setting: Setting, x0: Array, near: Nearest, row: Any, out: Singles) -> None:
-    """Write the nearest change of a row, if it settles the row."""
-    out.place[row], out.far[row] = -1, np.inf
+    """Write the nearest change of a lawful row, and whether it settles the row."""
+    out.place[row], out.far[row], out.known[row] = -1, np.inf, LEFT
+    if near.noted[0] == 0:
+        out.known[row] = UNTIL_TWO
     if near.noted[0] < 1 or near.noted[0] > TIES:
         return
     if near.noted[0] > 1:
         _drop_alike(setting, near)
-    far, two = near.far[0], (near.least[0] + near.least[1]) * (1.0 - 2 * ROUNDING)
-    if near.noted[0] > 1 or near.sure[0] == 0.0 or not _loose(far) < two:
+    if near.noted[0] > 1 or near.sure[0] == 0.0:
         return
     column = setting.packed.column[near.group[0]]
     near.candidate[column] = setting.packed.values[near.place[0]]
     if keeps(setting.joint, 0, setting.joint.rule.size - 1, near.candidate, x0, near.stack):
+        far, two = near.far[0], (near.least[0] + near.least[1]) * (1.0 - 2 * ROUNDING)
         out.place[row], out.far[row] = near.place[0], far
+        out.known[row] = SETTLED if loosened(far) < two else UNTIL_TWO
 
 
 @inner
@@ -224,7 +231,7 @@ def _above(packed: PackedColumns, group: Any, own: Any) -> Any:
 
 
 @inner
-def _is_ranked(packed: PackedColumns, group: Any, own: Any) -> Any:
+def is_ranked(packed: PackedColumns, group: Any, own: Any) -> Any:
     """Whether values cost more the farther they are from the row's own."""
     return packed.scaled.scale[group] != 0 and own < packed.scaled.unknown_from[group]
 
@@ -242,23 +249,24 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
                 continue
             own = x0[packed.column[group]]
             first, stop, least = packed.start[group], packed.start[group + 1], np.inf
-            ranked = _is_ranked(packed, group, own)
+            ranked = is_ranked(packed, group, own)
             middle = _above(packed, group, own) if ranked else first
             for side in range(2 if ranked else 1):
                 place, step = (middle, 1) if side == 0 else (middle - 1, -1)
                 while first <= place < stop:
                     if packed.values[place] != own:
-                        far = _cost(setting, rows, row, group, place)
+                        far = cost_at(setting, rows, row, group, place)
                         least = min(least, far)
                         score = scores[row, setting.cell[place]]
                         if far > near.cutoff[0]:
                             if ranked:
                                 break
-                        elif score >= rows.may[row] and _is_lawful(setting, x0, near, group, place):
+                        elif score >= rows.may[row] and is_lawful(setting, x0, near, group, place):
                             _consider(near, group, place, far, 1.0 if score >= rows.sure[row] else 0.0)
                     place += step
             _note_least(least, near)
-        _settle(setting, x0, near, row, out)
+        if lawful:
+            _settle(setting, x0, near, row, out)
 
 
 class Units(NamedTuple):
@@ -333,8 +341,8 @@ def _sample(setting: Setting, rows: BlockRows, row: Any, units: Units, near: Nea
             place = units.places[at]
             if units.scores[at] < rows.sure[row] or packed.values[place] == own:
                 continue
-            limit = _loose(_cost(setting, rows, row, group, place))
-            if limit < near.cutoff[0] and _is_lawful(setting, rows.X[row], near, group, place):
+            limit = loosened(cost_at(setting, rows, row, group, place))
+            if limit < near.cutoff[0] and is_lawful(setting, rows.X[row], near, group, place):
                 near.cutoff[0] = limit
 
 
@@ -347,7 +355,7 @@ def _scan(setting: Setting, rows: BlockRows, row: Any, span: Any, units: Units, 
     own, scored = x0[packed.column[group]], stop
     while first <= place < stop:
         if packed.values[place] != own:
-            far = _cost(setting, rows, row, group, place)
+            far = cost_at(setting, rows, row, group, place)
             least = min(least, far)
             if far > near.cutoff[0]:
                 if ranked:
@@ -357,7 +365,7 @@ def _scan(setting: Setting, rows: BlockRows, row: Any, span: Any, units: Units, 
                     scored = place if step > 0 else place - TOGETHER + 1
                     _score_neighbours(units, scored)
                 score = units.scores[place - scored]
-                if score >= rows.may[row] and _is_lawful(setting, x0, near, group, place):
+                if score >= rows.may[row] and is_lawful(setting, x0, near, group, place):
                     _consider(near, group, place, far, 1.0 if score >= rows.sure[row] else 0.0)
         place += step
     return least
@@ -378,11 +386,12 @@ def nearest_by_units(setting: Setting, rows: BlockRows, units: Units, near: Near
                 continue
             own = x0[packed.column[group]]
             _leave_out(units, row, group)
-            ranked = _is_ranked(packed, group, own)
+            ranked = is_ranked(packed, group, own)
             middle = _above(packed, group, own) if ranked else packed.start[group]
             least = _scan(setting, rows, row, (group, middle, 1, ranked), units, near)
             if ranked:
                 below = _scan(setting, rows, row, (group, middle - 1, -1, True), units, near)
                 least = min(least, below)
             _note_least(least, near)
-        _settle(setting, x0, near, row, out)
+        if lawful:
+            _settle(setting, x0, near, row, out)

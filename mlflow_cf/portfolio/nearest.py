@@ -1,7 +1,7 @@
-"""The nearest single change of many rows at once, where it is certain that nothing else is as near.
+"""The nearest one or two changes of many rows at once, where it is certain that nothing else is as near.
 
-`NearestSingles` holds what a bound policy, an opened model and a target have in common for all rows. It comes to the
-same answer as the search of single rows (`explainers.geco.sweeps`, `engine.few_changes`), with the same number of
+`NearestFew` holds what a bound policy, an opened model and a target have in common for all rows. It comes to the same
+answer as the search of single rows (`explainers.geco.sweeps`, `engine.few_changes`), with the same number of
 evaluations, or leaves a row to it.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,7 +22,10 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.portfolio.kernels import (
+    LEFT,
+    SETTLED,
     TOGETHER,
+    UNTIL_TWO,
     BlockRows,
     Nearest,
     Setting,
@@ -31,27 +34,69 @@ from mlflow_cf.portfolio.kernels import (
     nearest_by_cells,
     nearest_by_units,
 )
+from mlflow_cf.portfolio.pair_kernels import ALONE
+from mlflow_cf.portfolio.pairs import NearestPairs, tells_pairs
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.single_features import PackedColumns
 from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden
 from mlflow_cf.structures.kernels.sweeps import sweep_trees
-from mlflow_cf.structures.structure import Encoded, Structure
+from mlflow_cf.structures.structure import Encoded
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 
 ULPS: Final = 64 * float(np.finfo(np.float64).eps)  # of units: their sums are added up otherwise than by the model
 
 
-class Scores(Protocol):
-    """Decision scores of single changes, for a block of rows."""
+class Settled(NamedTuple):
+    """Rows whose nearest counterfactual is known, up to what constraints and the model say of it.
 
-    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: Singles) -> None:
-        """Write the nearest changes of rows to `out`."""
+    Attributes:
+        rows: (s,) which of the rows.
+        Z: (s, d) the counterfactuals.
+        spare: (s, d) the nearest single change beside two that are nearer; Z where there is none.
+        paired: (s,) evaluations that pairs of changes count, 0 where none was looked at.
+    """
+
+    rows: Codes
+    Z: Floats
+    spare: Floats
+    paired: Codes
+
+    def take(self, some: Codes) -> Settled:
+        """Return some of them."""
+        return Settled(*(part[some] for part in self))
+
+
+class FewChanges(NamedTuple):
+    """What is known of rows: their single changes, and the positions of two changes of those that need them.
+
+    Attributes:
+        singles: see `Singles`.
+        places: (m, 2) the positions of two changes among all values; negative where the row is not settled by two.
+        paired: (m,) evaluations that pairs of changes count.
+    """
+
+    singles: Singles
+    places: Codes
+    paired: Codes
+
+    @classmethod
+    def none(cls, rows: int) -> FewChanges:
+        """Return that nothing is known of so many rows."""
+        singles = Singles(np.full(rows, -1, dtype=np.int64), np.full(rows, np.inf), np.full(rows, LEFT))
+        return cls(singles, np.full((rows, 2), -1, dtype=np.int64), np.zeros(rows, dtype=np.int64))
+
+
+class Scores(Protocol):
+    """Decision scores of changes, for a block of rows."""
+
+    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:
+        """Write the nearest changes of rows to `out`; tables of pairs of a row may have `most` numbers."""
         ...
 
 
 @dataclass(frozen=True, eq=False)
-class NearestSingles:
-    """Finds the nearest single change of rows; threads may share it.
+class NearestFew:
+    """Finds the nearest one or two changes of rows; threads may share it.
 
     Attributes:
         bound_policy: all constraints, of which kernels can check every one.
@@ -67,7 +112,7 @@ class NearestSingles:
     listed: Checks
 
     @classmethod
-    def of(cls, bound_policy: BoundPolicy, scorer: Scorer, tolerance: float) -> NearestSingles | None:
+    def of(cls, bound_policy: BoundPolicy, scorer: Scorer, tolerance: float) -> NearestFew | None:
         """Return what finds changes that meet the targets of a scorer; None where kernels cannot tell.
 
         Scores within `tolerance` of a decision are in doubt, in units of max(1, |score|).
@@ -85,7 +130,7 @@ class NearestSingles:
         listed = all(rule.origin.key == "levels" for rule in alone)  # of values, whatever the row
         if grounding.of_no_group or not listed or joint.others or np.isnan(tables.short.packed.values).any():
             return None
-        scores = _scores_of(structure, bound_policy, decision)
+        scores = _scores_of(scorer, bound_policy, decision)
         if scores is None:
             return None
         own_rules = grounding.plain.of(tables.short.numbers)
@@ -103,26 +148,32 @@ class NearestSingles:
         )
         return cls(bound_policy, scores, decision, setting, Checks.of(alone))
 
-    def settle(self, X: Floats) -> tuple[Codes, Floats, Floats]:
+    def settle(self, X: Floats, most: int) -> Settled:
         """Return what settles rows X (m, d), without levels that the background lacks.
 
-        Returns:
-            (m,) the column that changes, -1 where a row is left to the search of single rows; (m,) its new value;
-            (m,) the distance.
+        Tables of pairs of a row may have `most` numbers.
         """
         packed, distance = self.setting.packed, self.bound_policy.bound_distance
         own_at = np.ascontiguousarray(distance.positions(packed.column, X[:, packed.column]))
         may, sure = np.full(len(X), self.decision.may), np.full(len(X), self.decision.sure)
         lawful = np.ones(len(X), dtype=np.bool_)
         self.listed.refuse(X, X, lawful)
-        rows = BlockRows(X, own_at, may, sure, lawful)
-        out = Singles(np.full(len(X), -1, dtype=np.int64), np.full(len(X), np.inf))
-        self.scores.settle(self.setting, rows, Nearest.room(X.shape[1], self._steps), out)
-        group = np.searchsorted(packed.start, out.place, side="right") - 1
-        settled = out.place >= 0
-        column = np.where(settled, packed.column[group], -1)
-        value = packed.values[np.where(settled, out.place, 0)] if len(packed.values) else np.zeros(len(X))
-        return column, value, out.far
+        rows, out = BlockRows(X, own_at, may, sure, lawful), FewChanges.none(len(X))
+        self.scores.settle(self.setting, rows, Nearest.room(X.shape[1], self._steps), out, most)
+        one, pair = out.singles.known == SETTLED, out.places[:, 0] >= 0
+        some = np.flatnonzero(one | pair)
+        spare = self._changed(X[some], out.singles.place[some, None])
+        Z = np.where(pair[some, None], self._changed(X[some], out.places[some]), spare)
+        alone = (out.singles.place[some] < 0)[:, None]
+        return Settled(some, Z, np.where(alone, Z, spare), out.paired[some])
+
+    def _changed(self, X: Floats, places: Codes) -> Floats:
+        """Return rows X (m, d) with the values at places (m, n) among all values; those at negative ones stay out."""
+        packed, Z = self.setting.packed, X.copy()
+        group = np.searchsorted(packed.start, places, side="right") - 1
+        row, at = np.nonzero(places >= 0)
+        Z[row, packed.column[group[row, at]]] = packed.values[places[row, at]]
+        return Z
 
     @cached_property
     def _steps(self) -> int:
@@ -150,9 +201,10 @@ def _refused(packed: PackedColumns, rules: Sequence[Rule], columns: int) -> Bool
     return refused
 
 
-def _scores_of(structure: Structure, bound_policy: BoundPolicy, decision: DecisionScore) -> Scores | None:
+def _scores_of(scorer: Scorer, bound_policy: BoundPolicy, decision: DecisionScore) -> Scores | None:
+    structure = scorer.structure
     if isinstance(structure, TreeEnsemble):
-        return CellScores.of(structure, bound_policy, decision)
+        return CellScores.of(structure, scorer, bound_policy, decision)
     if isinstance(structure, SupportsHidden):
         values = [bound_policy.tables.encoded[column] for column in range(len(bound_policy.space))]
         layer = structure.hidden(values, decision.weights)
@@ -165,32 +217,44 @@ class CellScores:
     """Decision scores by the cells of trees.
 
     Attributes:
-        trees: the trees; weights: of their raw scores.
+        trees: the trees; scorer: rates them; decision: from which score on the target is met.
         wanted: (d,) columns that some row may change.
         cell: (t,) the cell of every value of every column among those of all columns.
+        pairs: whether two changes are looked at.
     """
 
     trees: TreeEnsemble
-    weights: Floats
-    wanted: Codes
+    scorer: Scorer
+    decision: DecisionScore
+    wanted: Bools
     cell: Codes
+    pairs: bool
 
     @classmethod
-    def of(cls, trees: TreeEnsemble, bound_policy: BoundPolicy, decision: DecisionScore) -> CellScores:
+    def of(cls, trees: TreeEnsemble, scorer: Scorer, bound_policy: BoundPolicy, decision: DecisionScore) -> CellScores:
         """Return the scores of changes to the values of all domains."""
         start, encoded = trees.trees.features.start, bound_policy.tables.encoded
         cells = [start[column] + encoded[column] for column in range(len(bound_policy.space))]
         frozen = [any(map(_freezes, bound_policy.grounding.plain.rules.get(n, ()))) for n in range(len(cells))]
         wanted = [not fixed and len(some) > 0 for fixed, some in zip(frozen, cells, strict=True)]
-        return cls(trees, decision.weights, np.array(wanted), np.concatenate(cells).astype(np.int64))
+        cell = np.concatenate(cells).astype(np.int64)
+        return cls(trees, scorer, decision, np.array(wanted), cell, tells_pairs(bound_policy))
 
-    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: Singles) -> None:
+    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:
         """Sweep rows, and write their nearest changes."""
         cells = np.column_stack([self.trees.encode(column, codes) for column, codes in enumerate(rows.X.T)])
-        wanted = np.tile(self.wanted, (len(cells), 1))
+        wanted, weights = np.tile(self.wanted, (len(cells), 1)), self.decision.weights
         sums = sweep_trees(cells, wanted, self.trees.trees)
-        scores = sums[:, :, 0] * self.weights[0] if len(self.weights) == 1 else sums @ self.weights
-        nearest_by_cells(setting, rows, np.ascontiguousarray(scores), near, out)
+        scores = sums[:, :, 0] * weights[0] if len(weights) == 1 else sums @ weights
+        nearest_by_cells(setting, rows, np.ascontiguousarray(scores), near, out.singles)
+        some = np.flatnonzero(out.singles.known == UNTIL_TWO)
+        if not self.pairs or not most or not len(some):
+            return
+        few = BlockRows(*(np.ascontiguousarray(part[some]) for part in rows))
+        pairs = NearestPairs(self.trees, self.scorer, self.decision, setting)
+        found = pairs.settle(few, cells[some], sums[some], out.singles.far[some], most)
+        out.places[some], out.paired[some] = found.places, found.used
+        out.singles.known[some[found.places[:, 0] == ALONE]] = SETTLED
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +277,7 @@ class UnitScores:
         added[:, TOGETHER:-TOGETHER] = layer.added.T
         return cls(structure, layer, added)
 
-    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: Singles) -> None:
+    def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:  # noqa: ARG002  no tables
         """Write the nearest changes of rows; scores that rounding may move across a decision are in doubt."""
         structure, layer = self.structure, self.layer
         own = np.stack([structure.effects(c, structure.encode(c, codes)) for c, codes in enumerate(rows.X.T)], axis=1)
@@ -232,4 +296,4 @@ class UnitScores:
             places=np.empty(TOGETHER, dtype=np.int64),
         )
         doubtful = rows._replace(may=rows.may - doubt, sure=rows.sure + doubt)
-        nearest_by_units(setting, doubtful, units, near, out)
+        nearest_by_units(setting, doubtful, units, near, out.singles)

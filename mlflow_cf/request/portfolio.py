@@ -1,6 +1,6 @@
-"""Rows of a long table that a single change settles, a block at a time.
+"""Rows of a long table that one change settles, or two of a model of trees, a block at a time.
 
-What `NearestSingles` settles is verified as all answers are: against every constraint, and by the logged model, which
+What `NearestFew` settles is verified as all answers are: against every constraint, and by the logged model, which
 is asked about the candidates of a block in one call. Rows that are not settled, or whose candidate is refused, are left
 to `Explaining`. A row gets the same answer as there, whatever the size of a block. Answers stay in arrays until their
 explanation is read.
@@ -16,21 +16,24 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES, SWEPT
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.geco.members import Members
-from mlflow_cf.explainers.geco.sweeps import CLOSE
+from mlflow_cf.explainers.geco.sweeps import CLOSE, SOON_SHARE
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.portfolio.nearest import NearestSingles
+from mlflow_cf.portfolio.nearest import NearestFew, Settled
+from mlflow_cf.portfolio.pairs import most_paired
 from mlflow_cf.problem import BoundPolicy, Codes
+from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import bare
-from mlflow_cf.request.request import PredictedRows, Request
+from mlflow_cf.request.request import PredictedRows, Request, reserve_of
 from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.structure import linked
 from mlflow_cf.words.changes import changes_between
@@ -38,17 +41,20 @@ from mlflow_cf.words.explanations import CodedAnswers
 from mlflow_cf.words.result import FACTS, Counterfactual, Explanation
 
 ROWS_AT_ONCE: Final = 1_024  # of a block: a pipeline's call costs up to 8 ms however few rows; arrays stay small
+VERIFIED: Final = 16  # candidates of a row that are verified together, or more
 DOUBT: Final = 1.01 * (CLOSE + SWEPT)  # of scores: what the search of single rows doubts is doubted here too
 
 
 @dataclass(frozen=True, eq=False)
 class BlockAnswers:
-    """Answers of one change each, as arrays.
+    """Answers of one or two changes each, as arrays.
 
     Attributes:
         predictions: of all rows of the request; target: what the model must say.
         numbers: (m,) of the rows; X, Z: (m, d) their codes and those of their answers.
         distance: (m,) between both; outcome: what the model says of the answers.
+        changed: (m,) how many features each changes.
+        searched, evaluations: (m,) what the search counts of each, and what all that was asked.
         seconds: that each took.
     """
 
@@ -59,7 +65,17 @@ class BlockAnswers:
     Z: Floats
     distance: Floats
     outcome: Outcome
+    changed: Codes
+    searched: Codes
+    evaluations: Codes
     seconds: float
+
+    def take(self, some: Codes, outcome: Outcome) -> BlockAnswers | None:
+        """Return some of the answers, with what the model says of these; None of none."""
+        if not len(some):
+            return None
+        parts = ("numbers", "X", "Z", "distance", "changed", "searched", "evaluations")
+        return replace(self, outcome=outcome, **{key: getattr(self, key)[some] for key in parts})
 
     def explanation(self, at: int) -> Explanation:
         """Return the explanation of one of the rows."""
@@ -81,13 +97,13 @@ class BlockAnswers:
             text=request.speaker.answer(changes, prediction),
             space=plain.space,
         )
-        groups = len(space)
+        statistics = _statistics(len(space), int(self.searched[at]), self.seconds)
         return replace(
             plain,
             status="found",
             counterfactuals=(found,),
-            evaluations=groups + 1,  # a sweep, and the candidate
-            diagnostics={**_statistics(groups, self.seconds), "cut": "", "seconds": self.seconds},
+            evaluations=int(self.evaluations[at]),
+            diagnostics={**statistics, "cut": "", "seconds": self.seconds},
         )
 
 
@@ -110,18 +126,18 @@ def coded_answers(found: Iterable[object], columns: int) -> CodedAnswers:
         facts["prediction"] += [block.target.prediction(block.outcome, at) for at in range(len(block.numbers))]
         facts["probability"] += block.target.probability(block.outcome)
         facts["distance"] += block.distance.tolist()
-        facts["n_changed"] += [1] * len(block.numbers)
+        facts["n_changed"] += block.changed.tolist()
         facts["proof"] += ["optimal"] * len(block.numbers)
     rows = [block.numbers for block in blocks]
     codes = [np.empty((0, columns)), *(block.Z for block in blocks)]
     return CodedAnswers(np.concatenate([np.empty(0, dtype=np.intp), *rows]), np.concatenate(codes), facts)
 
 
-def _statistics(groups: int, seconds: float) -> dict[str, Any]:
-    """Return what the search of a single row tells of itself, where a sweep settles it."""
+def _statistics(groups: int, searched: int, seconds: float) -> dict[str, Any]:
+    """Return what the search of a single row tells of itself, where a sweep or pairs of changes settle it."""
     operators = dict.fromkeys((f"{operator}_s" for operator in Members.PHASES), 0.0)
-    cells = {"cells_naive": groups * groups, "cells_delta": groups}
-    return {"generations": 0, "candidates": groups, **cells, **operators, "sweep_s": seconds}
+    cells = {"cells_naive": searched * groups, "cells_delta": groups + 2 * (searched - groups)}
+    return {"generations": 0, "candidates": searched, **cells, **operators, "sweep_s": seconds}
 
 
 class Portfolio:
@@ -134,7 +150,7 @@ class Portfolio:
     def __init__(self, request: Request, predictions: Predictions, rows: PredictedRows) -> None:
         """Set up for rows that the logged model has predicted."""
         self.predictions, self._request, self._rows = predictions, request, rows
-        self._known: dict[int, tuple[NearestSingles, Scorer, BoundTarget] | None] = {}
+        self._known: dict[int, tuple[NearestFew, Scorer, BoundTarget] | None] = {}
 
     @classmethod
     def of(cls, request: Request, predictions: Predictions) -> Portfolio | None:
@@ -159,7 +175,7 @@ class Portfolio:
         """Set up what blocks share before threads need it."""
         for own in np.unique(self._own[list(numbers)]).tolist():
             self._singles(own)
-        _ = self._read, self._bound_policy
+        _ = self._read, self._bound_policy, self._most_paired
 
     def _timely(self, numbers: Codes) -> Mapping[int, BlockAnswer]:
         """Return the answers of a block; none if the time is over."""
@@ -170,7 +186,7 @@ class Portfolio:
         return self.block(numbers)
 
     def block(self, numbers: Codes) -> dict[int, BlockAnswer]:
-        """Return the answers of rows that a single change settles, by number."""
+        """Return the answers of rows that few changes settle, by number."""
         started = time.perf_counter()
         parts: list[BlockAnswers] = []
         for own in np.unique(self._own[numbers]).tolist():
@@ -196,39 +212,62 @@ class Portfolio:
         unseen = self._rows.codes >= self._request.bound_policy.bound_distance.unknown_from
         return np.asarray((self._rows.place >= 0) & ~unseen.any(axis=1))
 
-    def _singles(self, own: int) -> tuple[NearestSingles, Scorer, BoundTarget] | None:
+    def _singles(self, own: int) -> tuple[NearestFew, Scorer, BoundTarget] | None:
         """Return what settles rows that the model predicts as the class at position `own`."""
         if own not in self._known:
             request = self._request
             targets, scorer, _ = request.requirements.wanted(request.target, own)
-            singles = None if scorer is None else NearestSingles.of(request.bound_policy, scorer, DOUBT)
+            singles = None if scorer is None else NearestFew.of(request.bound_policy, scorer, DOUBT)
             self._known[own] = None if scorer is None or singles is None else (singles, scorer, targets[0])
         return self._known[own]
 
-    def _verified(
-        self, numbers: Codes, singles: NearestSingles, scorer: Scorer, target: BoundTarget
-    ) -> BlockAnswers | None:
-        """Settle rows; return those whose candidate every constraint and the model accept."""
-        column, value, _ = singles.settle(np.ascontiguousarray(self._rows.codes[numbers]))
-        settled = np.flatnonzero(column >= 0)
-        numbers, X = numbers[settled], self._rows.codes[numbers[settled]]
-        Z = X.copy()
-        Z[np.arange(len(Z)), column[settled]] = value[settled]
-        kept = np.flatnonzero(self._bound_policy.accepts(Z, X)) if len(Z) else settled[:0]
-        if not len(kept):
+    def _verified(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
+        """Settle rows; return those whose candidate every constraint and the model accept, and nothing less."""
+        settled = few.settle(np.ascontiguousarray(self._rows.codes[numbers]), self._most_paired)
+        numbers = numbers[settled.rows]
+        X, policy = self._rows.codes[numbers], self._bound_policy
+        lawful = _lawful(policy, settled.Z, X)
+        settled, numbers, X = settled.take(lawful), numbers[lawful], X[lawful]
+        if not len(numbers):
             return None
-        outcome = self._judged(Z[kept])
+        asked = _asked(policy, settled, X)
+        outcome = self._judged(np.concatenate([settled.Z, asked.undone]))
         if outcome is None:
             return None
         met = target.met(outcome)
-        kept, outcome = kept[met], outcome.take(np.flatnonzero(met))
+        kept = met[: len(numbers)]
+        kept[asked.owner[met[len(numbers) :]]] = False  # less would do: it is polished row by row
+        kept = np.flatnonzero(kept)
+        outcome = outcome.take(kept)
         if not scorer.steady and len(kept):
-            certain, outcome = self._alone(Z[kept], outcome, scorer)
+            certain, outcome = self._alone(settled.Z[kept], outcome, scorer)
             kept, outcome = kept[certain], outcome.take(np.flatnonzero(certain))
-        space, X, Z = self._request.bound_policy.space, X[kept], Z[kept]
-        columns = tuple((column,) for column in range(len(space)))
-        distance = self._request.bound_policy.bound_distance.distance(columns, Z, X)
-        return BlockAnswers(self.predictions, target, numbers[kept], X, Z, distance, outcome, 0.0)
+        return self._answers(numbers, X, settled, asked.rows, target).take(kept, outcome)
+
+    def _answers(self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget) -> BlockAnswers:
+        """Return the answers of rows X (m, d), of each of which the model was asked so many rows."""
+        space = self._request.bound_policy.space
+        columns, searched = tuple((column,) for column in range(len(space))), len(space) + settled.paired
+        return BlockAnswers(
+            predictions=self.predictions,
+            target=target,
+            numbers=numbers,
+            X=X,
+            Z=settled.Z,
+            distance=self._request.bound_policy.bound_distance.distance(columns, settled.Z, X),
+            outcome=NOTHING,
+            changed=differing(settled.Z, X).sum(axis=1),
+            searched=searched,
+            evaluations=searched + asked,
+            seconds=0.0,
+        )
+
+    @cached_property
+    def _most_paired(self) -> int:
+        """How many numbers tables of pairs of one row may have."""
+        request, groups = self._request, len(self._request.bound_policy.space)
+        left = request.max_evaluations - reserve_of(request, groups, opened=True) - groups
+        return most_paired(left) if left // SOON_SHARE > VERIFIED * (groups + 1) else 0
 
     @cached_property
     def _bound_policy(self) -> BoundPolicy:
@@ -259,6 +298,37 @@ class Portfolio:
         regression = outcome.codes[0] < 0
         own = Outcome(outcome.codes, None, scores[:, 0]) if regression else Outcome(outcome.codes, scores)
         return certain, replace(own, further=outcome.further)
+
+
+class Asked(NamedTuple):
+    """What the model is asked of rows beside their candidates.
+
+    Attributes:
+        undone, owner: (v, d) lawful rows without one of two changes, (v,) whose each is.
+        rows: (m,) how many rows the search of a single row would ask about.
+    """
+
+    undone: Floats
+    owner: Codes
+    rows: Codes
+
+
+def _asked(policy: BoundPolicy, settled: Settled, X: Floats) -> Asked:
+    """Return what is asked about candidates of rows X (m, d); see `proof.verify.verify_rows`."""
+    changed = differing(settled.Z, X)
+    owner, column = np.nonzero(changed & (changed.sum(axis=1) > 1)[:, None])
+    undone = settled.Z[owner]
+    undone[np.arange(len(owner)), column] = X[owner, column]
+    lawful = _lawful(policy, undone, X[owner])
+    owner, spare = owner[lawful], np.flatnonzero(differing(settled.spare, settled.Z).any(axis=1))
+    rows = 1 + np.bincount(owner, minlength=len(X))
+    rows[spare[_lawful(policy, settled.spare[spare], X[spare])]] += 1
+    return Asked(undone[lawful], owner, rows)
+
+
+def _lawful(policy: BoundPolicy, Z: Floats, X: Floats) -> Codes:
+    """Return which of rows Z (m, d) are counterfactuals of X (m, d) that every constraint accepts."""
+    return np.flatnonzero(policy.accepts(Z, X)) if len(Z) else np.empty(0, dtype=np.intp)
 
 
 def is_plain(request: Request) -> bool:

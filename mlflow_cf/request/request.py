@@ -393,9 +393,7 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
         rate_background=lambda: rate_all(targets, requirements.background),
         scorer=scorer,
     )
-    reserve = min(most // 4, 8 * count * (len(problem.groups) + 1))
-    if request.certified and scorer is not None:
-        reserve = max(reserve, most // 2)  # a search that goes on for long must leave evaluations for the certificate
+    reserve = reserve_of(request, len(problem.groups), opened=scorer is not None)
     obstacle = requirements.obstacle
     if unseen and requirements.structure is not None:
         feature = space.features[unseen[0]]
@@ -404,3 +402,11 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unseen else partial)
     budget = Budget(most, reserve, request.admission.give_way)
     return RowTask(Engine(problem), targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
+
+
+def reserve_of(request: Request, groups: int, *, opened: bool) -> int:
+    """Return how many evaluations of a row with so many groups its search leaves to what follows."""
+    most = request.max_evaluations
+    reserve = min(most // 4, 8 * request.query.count * (groups + 1))
+    # a search that goes on for long must leave evaluations for the certificate
+    return max(reserve, most // 2) if request.certified and opened else reserve

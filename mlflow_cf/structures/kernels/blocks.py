@@ -109,7 +109,7 @@ class Sides(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _decision(threshold: Threshold, sums: Array) -> Any:
+def decision_of(threshold: Threshold, sums: Array) -> Any:
     """Return the weighted sum of raw scores (k,)."""
     total = 0.0
     for k in range(sums.size):
@@ -127,7 +127,7 @@ def _least_cost(tables: Tables, alone: SingleEffects, column: Any) -> Any:
 
 
 @numba.njit(inline="always")
-def _sum_up(tables: Tables, pair: Any, alone: SingleEffects, threshold: Threshold, found: Sides) -> None:
+def sum_up(tables: Tables, pair: Any, alone: SingleEffects, threshold: Threshold, found: Sides) -> None:
     """Write `Sides` of a pair, over the values that are within the limit with some value of the other column."""
     columns = (tables.first[pair], tables.second[pair])
     for side in range(2):
@@ -144,7 +144,7 @@ def _sum_up(tables: Tables, pair: Any, alone: SingleEffects, threshold: Threshol
             found.size[side, each] += 1
             found.cost[side, each] = min(found.cost[side, each], alone.cost[value])
             found.peak[side, each] = min(found.peak[side, each], alone.peak[value])
-            found.score[side, each] = max(found.score[side, each], _decision(threshold, alone.sums[value]))
+            found.score[side, each] = max(found.score[side, each], decision_of(threshold, alone.sums[value]))
             for k in range(alone.base.size):
                 found.low[side, each, k] = min(found.low[side, each, k], alone.sums[value, k])
                 found.high[side, each, k] = max(found.high[side, each, k], alone.sums[value, k])
@@ -153,18 +153,21 @@ def _sum_up(tables: Tables, pair: Any, alone: SingleEffects, threshold: Threshol
 @kernel
 def bound_blocks(tables: Tables, alone: SingleEffects, threshold: Threshold, sides: Sides, found: Blocks) -> int:
     """Write `Blocks` and return their number."""
-    count, base = 0, _decision(threshold, alone.base)
+    count, base = 0, decision_of(threshold, alone.base)
     for pair in range(tables.first.size):
-        _sum_up(tables, pair, alone, threshold, sides)
+        sum_up(tables, pair, alone, threshold, sides)
         columns = tables.counts[2 * pair + 1]
         for a in range(tables.counts[2 * pair]):
             place = tables.place[pair] + a * columns
             added, own = tables.added[place : place + columns], sides.score[0, a] - base
-            if not _any_reaches(added, own, sides.score[1], threshold):  # mostly, and without a branch
+            if not any_reaches(added, own, sides.score[1], threshold):  # mostly, and without a branch
                 continue
             for b in range(columns):
                 far = sides.cost[0, a] + sides.cost[1, b] + alone.c * max(sides.peak[0, a], sides.peak[1, b])
-                if not far <= alone.limit or own + sides.score[1, b] + _decision(threshold, added[b]) < threshold.least:
+                if (
+                    not far <= alone.limit
+                    or own + sides.score[1, b] + decision_of(threshold, added[b]) < threshold.least
+                ):
                     continue
                 found.at[count, 0], found.at[count, 1], found.at[count, 2] = pair, a, b
                 found.far[count], found.size[count] = far, np.int64(sides.size[0, a]) * sides.size[1, b]
@@ -177,7 +180,7 @@ def bound_blocks(tables: Tables, alone: SingleEffects, threshold: Threshold, sid
 
 
 @numba.njit(inline="always")
-def _any_reaches(added: Array, own: Any, scores: Array, threshold: Threshold) -> Any:
+def any_reaches(added: Array, own: Any, scores: Array, threshold: Threshold) -> Any:
     """Return whether any block of a row of the table may pass the threshold; True without looking if k > 1."""
     if threshold.weights.size > 1:
         return True
@@ -195,21 +198,21 @@ def list_near(
 
     No more are written than fit into `near`. Blocks of the same pair of columns must be adjacent.
     """
-    cost, sums, count, known, base = alone.cost, alone.sums, 0, -1, _decision(threshold, alone.base)
+    cost, sums, count, known, base = alone.cost, alone.sums, 0, -1, decision_of(threshold, alone.base)
     for at in range(len(blocks)):
         pair, first, second = blocks[at, 0], blocks[at, 1], blocks[at, 2]
         begin, other = tables.start[tables.first[pair]], tables.start[tables.second[pair]]
         if pair != known:
             known = pair
-            _sum_up(tables, pair, alone, threshold, sides)
+            sum_up(tables, pair, alone, threshold, sides)
         added = tables.added[tables.place[pair] + first * tables.counts[2 * pair + 1] + second]
-        more, a = _decision(threshold, added) - base, np.int64(sides.first[0, first])
+        more, a = decision_of(threshold, added) - base, np.int64(sides.first[0, first])
         while a >= 0:
-            score, left = _decision(threshold, sums[begin + a]) + more, alone.limit - cost[begin + a]
+            score, left = decision_of(threshold, sums[begin + a]) + more, alone.limit - cost[begin + a]
             b = np.int64(sides.first[1, second]) if score + sides.score[1, second] >= threshold.least else -1
             while b >= 0:
                 far = cost[other + b] + alone.c * max(alone.peak[begin + a], alone.peak[other + b])
-                if far <= left and score + _decision(threshold, sums[other + b]) >= threshold.least:
+                if far <= left and score + decision_of(threshold, sums[other + b]) >= threshold.least:
                     if count < len(near.at):
                         near.at[count, 0], near.at[count, 1] = begin + a, other + b
                         for k in range(alone.base.size):
