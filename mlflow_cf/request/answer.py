@@ -25,7 +25,7 @@ from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.levers import LeverRequest
-from mlflow_cf.request.portfolio import BlockAnswer, Portfolio, coded_answers
+from mlflow_cf.request.portfolio import Found, Portfolio
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import CodedRows, Request, Row, Work, wanted_of
@@ -44,8 +44,6 @@ ONE_THREAD: Final = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "M
 INTERRUPTED: Final = Answer("budget", say("interrupted"))
 
 _logger = logging.getLogger(__name__)
-
-Found = dict[int, Explanation | BlockAnswer]  # by the number of the row
 
 
 class LateError(Exception):
@@ -68,35 +66,36 @@ def answer(request: Request, rows: Rows) -> Explanations:
     predictions = Predictions(request, CodedRows.of(known, table))
     if not predictions.expected:
         _ = predictions.rows  # predict first: explanations may have to wait for a place, predictions never do
-    early: Found = {}
-    found: Found = {}
+    early, found = dict[int, Explanation](), Found()
     try:
         if predictions.to_search:  # explained before the model is asked, if a place is free at once
             with request.admission.entered(0.0) as admitted:
                 if admitted:
                     wanted = _leave_out(request, predictions.to_search, early)
-                    _explain_all(predictions, wanted, table, early)
-        found |= _confirmed(predictions, early)
+                    _explain_all(predictions, wanted, table, Found(early))
+        found.single.update(_confirmed(predictions, early))
         _explain_predicted(predictions, table, found)
     except KeyboardInterrupt:
-        found = _confirmed(predictions, early) | found
+        found.single.update(_confirmed(predictions, early))
         wanted = wanted_of(request, predictions.rows)
-        unknown: Found = {number: explanation(request, row, None, INTERRUPTED) for number, row in wanted.items()}
-        told = answers_in(_joined(predictions, unknown | found, table), request.speaker.language)
+        unknown = {number: explanation(request, row, None, INTERRUPTED) for number, row in wanted.items()}
+        told = answers_in(
+            _joined(predictions, replace(found, single=unknown | found.single), table), request.speaker.language
+        )
         raise Interrupted(told, len(found), len(wanted)) from None
     joined = _joined(predictions, found, table)
     joined = with_statuses(joined) if request.query.reasons else joined
     return joined if request.speaker.language == "en" else answers_in(joined, request.speaker.language)
 
 
-def _confirmed(predictions: Predictions, found: Found) -> Found:
+def _confirmed(predictions: Predictions, found: dict[int, Explanation]) -> dict[int, Explanation]:
     """Return the explanations of rows that the model predicts as expected, with its predictions."""
     if not found:
         return found
-    confirmed: Found = {}
+    confirmed = dict[int, Explanation]()
     for number, one in found.items():
         row = predictions.rows[number]
-        if isinstance(one, Explanation) and predictions.agrees(number, row):
+        if predictions.agrees(number, row):
             plain = bare(predictions.request, row)
             confirmed[number] = replace(one, prediction=plain.prediction, probability=plain.probability)
     if len(confirmed) < len(found):
@@ -110,19 +109,20 @@ def _explain_predicted(predictions: Predictions, table: pd.DataFrame, found: Fou
     request = predictions.request
     wanted = wanted_of(request, predictions.rows)
     if found:
-        wanted = {number: row for number, row in wanted.items() if number not in found}
+        wanted = {number: row for number, row in wanted.items() if number not in found.single}
     asks = bool(request.query.constraints.model_fields_set) or request.query.levers is not None
     asks_for_constraints = request.query.explain != "none" and asks
     if not wanted and (found or not asks_for_constraints):
         return
-    wanted = _leave_out(request, wanted, found)
+    wanted = _leave_out(request, wanted, found.single)
     if wanted or asks_for_constraints:
         with request.admission.entered(request.caller.patience_s, served=request.caller.served) as admitted:
             if admitted:
                 _explain_all(predictions, wanted, table, found)
                 return
         reason = say("busy", places=request.admission.places)
-        found.update((n, replace(bare(request, row), status="busy", reason=reason)) for n, row in wanted.items())
+        busy = ((n, replace(bare(request, row), status="busy", reason=reason)) for n, row in wanted.items())
+        found.single.update(busy)
 
 
 def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Explanations:
@@ -135,27 +135,30 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
         return Explanations(_lazily(predictions, found, cost), table.index, space)
     answers = []
     for number, row in enumerate(rows):
-        one = found.get(number)
-        if isinstance(one, Explanation):
-            answers.append(replace(one, diagnostics={**cost, **one.diagnostics}, space=space))
-        else:
+        one = found.single.get(number)
+        if one is None:
             answers.append(bare(request, row))
+        else:
+            answers.append(replace(one, diagnostics={**cost, **one.diagnostics}, space=space))
     return Explanations(tuple(answers), table.index, space)
 
 
 def _lazily(predictions: Predictions, found: Found, cost: Mapping[str, float]) -> LazyExplanations:
     """Return the explanations of all rows, in order, with what all of them cost; they are made when they are read."""
-    space = predictions.request.bound_policy.space.bare
+    space, rows = predictions.request.bound_policy.space.bare, predictions.rows
+    block, place = found.places(len(rows))
 
     def made(number: int) -> Explanation:
-        one = found.get(number)
-        if one is None:
-            return bare(predictions.request, predictions.rows[number])
-        one = one.explanation() if isinstance(one, BlockAnswer) else one
+        one: Explanation
+        if block[number] >= 0:
+            one = found.blocks[block[number]].explanation(int(place[number]))
+        elif number in found.single:
+            one = found.single[number]
+        else:
+            return bare(predictions.request, rows[number])
         return replace(one, diagnostics={**cost, **one.diagnostics}, space=space)
 
-    coded = partial(coded_answers, found.values(), len(predictions.space))
-    return LazyExplanations(made, len(predictions.rows), coded)
+    return LazyExplanations(made, len(rows), partial(found.coded, len(predictions.space)))
 
 
 def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.DataFrame, found: Found) -> None:
@@ -173,18 +176,19 @@ def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.Da
     started = time.perf_counter()
     ready = _ready(request)
     if isinstance(ready, Answer | Exception):
-        found.update((number, explanation(request, row, None, ready)) for number, row in rows.items())
+        found.single.update((number, explanation(request, row, None, ready)) for number, row in rows.items())
         return
     request, search_with = ready
     with progress(len(rows), watched=request.caller.owner) as count:
         if len(rows) > FEW and (portfolio := Portfolio.of(request, predictions)):
-            for block in portfolio.answers(list(rows)):
-                found |= block
-                count(len(block))
-            rows = {number: rows[number] for number in rows if number not in found}
+            for blocks in portfolio.answers(list(rows)):
+                found.blocks.extend(blocks)
+                count(sum(len(block.numbers) for block in blocks))
+            block, _ = found.places(len(predictions.rows))
+            rows = {number: rows[number] for number in rows if block[number] < 0}
             started = time.perf_counter()
         if len(rows) <= FEW or (request.deadline is not None and not request.caller.row_seconds):
-            _explain(Explaining(request, search_with, predictions, rows, len(rows), count), started, found)
+            _explain(Explaining(request, search_with, predictions, rows, len(rows), count), started, found.single)
             return
         with Helpers(request, table, list(rows)) as helpers:
             size, row_s = FIRST_ROWS, 0.0
@@ -192,17 +196,19 @@ def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.Da
                 part = {number: rows[number] for number in helpers.take(size)}
                 if part:
                     started = time.perf_counter()
-                    _explain(Explaining(request, search_with, predictions, part, len(rows), count), started, found)
+                    _explain(
+                        Explaining(request, search_with, predictions, part, len(rows), count), started, found.single
+                    )
                     row_s = max((time.perf_counter() - started) / len(part), LEAST_ROW_S)
                     size = min(max(FIRST_ROWS, int(PART_S / row_s)), ROWS_AT_ONCE)
                 elsewhere = dict(helpers.finished(patient=not part))
                 count(len(elsewhere))
-                found |= elsewhere
-                if len(found) > FIRST_ROWS:  # the first ones may have waited for what is compiled
+                found.single.update(elsewhere)
+                if len(found.single) > FIRST_ROWS:  # the first ones may have waited for what is compiled
                     helpers.keep_busy(row_s, size)
 
 
-def _explain(explaining: Explaining, started: float, found: Found) -> None:
+def _explain(explaining: Explaining, started: float, found: dict[int, Explanation]) -> None:
     """Explain rows, and note the explanations with the seconds of each, also when this is interrupted.
 
     The seconds are those of the row's own search, and an even share of the time spent on all together.
@@ -238,7 +244,7 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
     return bound, search
 
 
-def _leave_out(request: Request, rows: Mapping[int, Row], found: Found) -> Mapping[int, Row]:
+def _leave_out(request: Request, rows: Mapping[int, Row], found: dict[int, Explanation]) -> Mapping[int, Row]:
     """Answer the rows beyond those that one request may have explained, and return the others."""
     most = len(rows) if request.caller.rows is None else request.caller.rows
     if len(rows) <= most:

@@ -9,12 +9,13 @@ explanation is read.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
@@ -51,7 +52,7 @@ class BlockAnswers:
 
     Attributes:
         predictions: of all rows of the request; target: what the model must say.
-        numbers: (m,) of the rows; X, Z: (m, d) their codes and those of their answers.
+        numbers: (m,) of the rows; Z: (m, d) the codes of their answers.
         distance: (m,) between both; outcome: what the model says of the answers.
         changed: (m,) how many features each changes.
         searched, evaluations: (m,) what the search counts of each, and what all that was asked.
@@ -61,7 +62,6 @@ class BlockAnswers:
     predictions: Predictions
     target: BoundTarget
     numbers: Codes
-    X: Floats
     Z: Floats
     distance: Floats
     outcome: Outcome
@@ -74,15 +74,16 @@ class BlockAnswers:
         """Return some of the answers, with what the model says of these; None of none."""
         if not len(some):
             return None
-        parts = ("numbers", "X", "Z", "distance", "changed", "searched", "evaluations")
+        parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations")
         return replace(self, outcome=outcome, **{key: getattr(self, key)[some] for key in parts})
 
     def explanation(self, at: int) -> Explanation:
         """Return the explanation of one of the rows."""
         request, space = self.predictions.request, self.predictions.space
-        plain, target = bare(request, self.predictions.rows[int(self.numbers[at])]), self.target
-        old, outcome = space.values(self.X[at]), self.outcome.take(slice(at, at + 1))
-        new = space.values_beside(self.Z[at], self.X[at], old)
+        row, target = self.predictions.rows[int(self.numbers[at])], self.target
+        plain = bare(request, row)
+        old, outcome = space.values(row.codes), self.outcome.take(slice(at, at + 1))
+        new = space.values_beside(self.Z[at], row.codes, old)
         changes, prediction = changes_between(old, new), target.prediction(outcome, 0)
         distance = float(self.distance[at])
         found = Counterfactual(
@@ -107,30 +108,42 @@ class BlockAnswers:
         )
 
 
-class BlockAnswer(NamedTuple):
-    """One of the answers of a block."""
+@dataclass(frozen=True)
+class Found:
+    """The explanations of a request so far.
 
-    block: BlockAnswers
-    at: int
+    Attributes:
+        single: of rows that were explained by themselves, by number.
+        blocks: of all others.
+    """
 
-    def explanation(self) -> Explanation:
-        """Return the explanation of the row."""
-        return self.block.explanation(self.at)
+    single: dict[int, Explanation] = field(default_factory=dict)
+    blocks: list[BlockAnswers] = field(default_factory=list)
 
+    def __len__(self) -> int:
+        return len(self.single) + sum(len(block.numbers) for block in self.blocks)
 
-def coded_answers(found: Iterable[object], columns: int) -> CodedAnswers:
-    """Return those answers that are some of a block's, over so many columns, as arrays."""
-    blocks = list(dict.fromkeys(one.block for one in found if isinstance(one, BlockAnswer)))
-    facts: dict[str, list[Any]] = {key: [] for key in FACTS}
-    for block in blocks:
-        facts["prediction"] += [block.target.prediction(block.outcome, at) for at in range(len(block.numbers))]
-        facts["probability"] += block.target.probability(block.outcome)
-        facts["distance"] += block.distance.tolist()
-        facts["n_changed"] += block.changed.tolist()
-        facts["proof"] += ["optimal"] * len(block.numbers)
-    rows = [block.numbers for block in blocks]
-    codes = [np.empty((0, columns)), *(block.Z for block in blocks)]
-    return CodedAnswers(np.concatenate([np.empty(0, dtype=np.intp), *rows]), np.concatenate(codes), facts)
+    def places(self, rows: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return (m,) the block that each of so many rows was explained in, -1: in none, and (m,) its place there."""
+        block, place = (np.full(rows, -1, dtype=np.int32) for _ in range(2))
+        for number, one in enumerate(self.blocks):
+            block[one.numbers] = number
+            place[one.numbers] = np.arange(len(one.numbers))
+        return block, place
+
+    def coded(self, columns: int) -> CodedAnswers:
+        """Return the answers of blocks, over so many columns, as arrays."""
+        facts: dict[str, list[Any]] = {key: [] for key in FACTS}
+        for block in self.blocks:
+            facts["prediction"] += [block.target.prediction(block.outcome, at) for at in range(len(block.numbers))]
+            facts["probability"] += block.target.probability(block.outcome)
+            facts["distance"] += block.distance.tolist()
+            facts["n_changed"] += block.changed.tolist()
+            facts["proof"] += ["optimal"] * len(block.numbers)
+        rows = [np.empty(0, dtype=np.intp), *(block.numbers for block in self.blocks)]
+        return CodedAnswers(
+            np.concatenate(rows), np.concatenate([np.empty((0, columns)), *(block.Z for block in self.blocks)]), facts
+        )
 
 
 def _statistics(groups: int, searched: int, seconds: float) -> dict[str, Any]:
@@ -158,7 +171,7 @@ class Portfolio:
         rows = predictions.rows
         return cls(request, predictions, rows) if isinstance(rows, PredictedRows) and is_plain(request) else None
 
-    def answers(self, numbers: Sequence[int]) -> Iterator[Mapping[int, BlockAnswer]]:
+    def answers(self, numbers: Sequence[int]) -> Iterator[Sequence[BlockAnswers]]:
         """Yield what was found of the rows with these numbers, block by block, as long as there is time.
 
         Blocks are done by as many threads as there are cores free: kernels and most models run without the
@@ -177,16 +190,16 @@ class Portfolio:
             self._singles(own)
         _ = self._read, self._bound_policy, self._most_paired
 
-    def _timely(self, numbers: Codes) -> Mapping[int, BlockAnswer]:
+    def _timely(self, numbers: Codes) -> Sequence[BlockAnswers]:
         """Return the answers of a block; none if the time is over."""
         request = self._request
         if request.deadline is not None and time.perf_counter() >= request.deadline:
-            return {}
+            return ()
         request.admission.give_way()
         return self.block(numbers)
 
-    def block(self, numbers: Codes) -> dict[int, BlockAnswer]:
-        """Return the answers of rows that few changes settle, by number."""
+    def block(self, numbers: Codes) -> list[BlockAnswers]:
+        """Return the answers of rows that few changes settle, those of each predicted class together."""
         started = time.perf_counter()
         parts: list[BlockAnswers] = []
         for own in np.unique(self._own[numbers]).tolist():
@@ -194,11 +207,7 @@ class Portfolio:
             part = None if known is None else self._verified(some[self._read[some]], *known)
             parts += [] if part is None else [part]
         seconds = (time.perf_counter() - started) / max(sum(len(part.numbers) for part in parts), 1)
-        found: dict[int, BlockAnswer] = {}
-        for part in parts:
-            timed = replace(part, seconds=seconds)
-            found.update((number, BlockAnswer(timed, at)) for at, number in enumerate(part.numbers.tolist()))
-        return found
+        return [replace(part, seconds=seconds) for part in parts]
 
     @cached_property
     def _own(self) -> Codes:
@@ -252,7 +261,6 @@ class Portfolio:
             predictions=self.predictions,
             target=target,
             numbers=numbers,
-            X=X,
             Z=settled.Z,
             distance=self._request.bound_policy.bound_distance.distance(columns, settled.Z, X),
             outcome=NOTHING,
