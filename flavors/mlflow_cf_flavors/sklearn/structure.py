@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.structures import Link, NotOpenedError, Structure
+from mlflow_cf.structures import Link, NotOpenedError, NumberColumn, Structure
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.boosting import lightgbm_trees, without
 from mlflow_cf_flavors.catboost.export import objective_of
@@ -62,8 +62,16 @@ class _Input:
     space: FeatureSpace
     sparse: bool = False
 
-    def read(self, estimator: Estimator, places: Sequence[int] | None = None) -> Sums:
-        """Return an estimator inside of another one that hands on the columns at `places`, or all of them."""
+    def read(
+        self, estimator: Estimator, places: Sequence[int] | None = None, *, placeholders: bool = False
+    ) -> Sums:
+        """Return an estimator inside of another one that hands on the columns at `places`, or all of them.
+
+        With `placeholders`, it takes what others make of them instead, and only its weights are of use.
+        """
+        if placeholders:
+            made = [NumberColumn(0) for _ in range(int(estimator.n_features_in_))]
+            return _sums(estimator, replace(self, sources=made, names=[str(at) for at in range(len(made))]))
         if places is None:
             return _sums(estimator, self)
         sources, names = [self.sources[at] for at in places], [self.names[at] for at in places]
