@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import (
@@ -19,6 +20,7 @@ from mlflow_cf.structures import (
     Combination,
     Combined,
     Forest,
+    Increasing,
     Layers,
     Link,
     Structure,
@@ -113,6 +115,15 @@ class MadeOf:
     def compile(self, space: FeatureSpace) -> Combined:
         """Return the structure for the features of `space`."""
         return Combined.of(self.name, [self.model.compile(space)], len(space), self.how, self.link)
+
+
+EXP: Final = Increasing("exp", np.exp)
+EXPIT: Final = Increasing("expit", expit)
+
+
+def made(model: Sums, function: Increasing | None) -> Sums:
+    """Return a regressor whose values are a `function` of the raw scores of `model`, or these themselves."""
+    return model if function is None else MadeOf(function.name, model, function)
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,11 +61,11 @@ OPENING_PHRASES: Final[Phrases] = {
     },
     "target_by": {
         "en": "TransformedTargetRegressor by {kind}, which is not known to keep the order of values",
-        "de": "TransformedTargetRegressor mit {kind}, von dem nicht bekannt ist, dass es Werte in ihrer Reihenfolge lässt",
+        "de": "TransformedTargetRegressor mit {kind}, das die Reihenfolge der Werte ändern könnte",
     },
     "target_by_function": {
-        "en": "TransformedTargetRegressor with an inverse function that is not known to rise (numpy's exp, expm1, exp2, "
-        "cbrt, sinh, log, log1p and the scalers are)",
+        "en": "TransformedTargetRegressor with an inverse function that is not known to rise (numpy's exp, expm1, "
+        "exp2, cbrt, sinh, log and log1p are, and the scalers)",
         "de": "TransformedTargetRegressor mit einer Umkehrfunktion, von der nicht bekannt ist, dass sie steigt (exp, "
         "expm1, exp2, cbrt, sinh, log und log1p von numpy sind es, auch die Skalierer)",
     },
@@ -100,10 +100,6 @@ OPENING_PHRASES: Final[Phrases] = {
     "infinite": {
         "en": "{kind} with numbers that are not finite",
         "de": "{kind} mit Zahlen, die nicht endlich sind",
-    },
-    "exponential_loss": {
-        "en": "GradientBoostingClassifier with exponential loss",
-        "de": "GradientBoostingClassifier mit exponentieller Verlustfunktion",
     },
     "starts_from": {
         "en": "GradientBoosting that starts from {kind}",

@@ -199,6 +199,19 @@ def ordinal(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     return columns
 
 
+def target_means(step: Transformer, sources: Sequence[Source]) -> list[Source]:
+    """Return the shrunk mean of the target per category, one column per class where there are several."""
+    columns: list[Source] = []
+    overall = np.atleast_1d(step.target_mean_)
+    several = len(step.encodings_) // len(sources)
+    for number, source in enumerate(sources):
+        position, column = _looked_up(source, step.categories_[number])
+        for k in range(several):
+            means = step.encodings_[number * several + k]
+            columns.append(column(np.where(position == UNKNOWN, overall[k], means[position]).astype(np.float64)))
+    return columns
+
+
 def _looked_up(source: Source, categories: NDArray[Any]) -> tuple[NDArray[np.intp], Callable[[NDArray[Any]], Source]]:
     """Return the positions among the categories of all values of a source, and how numbers for them become a column."""
     known = [float(each) for each in categories if not is_missing(each)] if isinstance(source, NumberColumn) else []
@@ -298,6 +311,7 @@ _BLOCKS: dict[str, Block] = {
     "SimpleImputer": imputed,
     "OneHotEncoder": one_hot,
     "OrdinalEncoder": ordinal,
+    "TargetEncoder": target_means,
     "KBinsDiscretizer": binned,
     "PCA": principal,
     "IncrementalPCA": principal,

@@ -174,9 +174,17 @@ def _of_function(part: Sums, transformer: Estimator) -> Sums:
 
 def _stacked(model: Estimator, read: Read) -> Sums:
     """Return a linear model over the scores of others, and perhaps over the columns too."""
-    final = read(model.final_estimator_, placeholders=True)
+    refusal = NotOpenedError(say("stacked_under", kind=type(model.final_estimator_).__name__))
+    try:
+        final = read(model.final_estimator_, placeholders=True)
+    except NotOpenedError as error:
+        raise refusal from error
     if not isinstance(final, DenseModel) or len(final.weights) != 1:
-        raise NotOpenedError(say("stacked_under", kind=type(model.final_estimator_).__name__))
+        raise refusal
+    return _over(model, final, read)
+
+
+def _over(model: Estimator, final: DenseModel, read: Read) -> MixedModel:
     weights, taken, terms = final.weights[0], 0, []
     for one, method in zip(model.estimators_, model.stack_method_, strict=True):
         part = read(one)

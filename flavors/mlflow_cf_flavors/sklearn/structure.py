@@ -24,8 +24,8 @@ from mlflow_cf_flavors.sklearn.columns import through, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
 from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns, unmixed
 from mlflow_cf_flavors.sklearn.trees import FORESTS
-from mlflow_cf_flavors.sums import DenseModel, Sums, TreeModel
-from mlflow_cf_flavors.xgboost.trees import xgboost_forest
+from mlflow_cf_flavors.sums import EXP, DenseModel, Sums, TreeModel, made
+from mlflow_cf_flavors.xgboost.trees import xgboost_model
 
 Estimator = Any  # scikit-learn carries no types
 
@@ -62,9 +62,7 @@ class _Input:
     space: FeatureSpace
     sparse: bool = False
 
-    def read(
-        self, estimator: Estimator, places: Sequence[int] | None = None, *, placeholders: bool = False
-    ) -> Sums:
+    def read(self, estimator: Estimator, places: Sequence[int] | None = None, *, placeholders: bool = False) -> Sums:
         """Return an estimator inside of another one that hands on the columns at `places`, or all of them.
 
         With `placeholders`, it takes what others make of them instead, and only its weights are of use.
@@ -105,17 +103,18 @@ def _frozen(estimator: Estimator, table: _Input) -> Sums:
     return _sums(estimator.estimator, table)
 
 
-def _trees(estimator: Estimator, table: _Input) -> TreeModel:
+def _trees(estimator: Estimator, table: _Input) -> Sums:
     kind = type(estimator).__name__
     sources = _categories_first(estimator, table) if kind.startswith("Hist") else table.sources
-    return TreeModel(finished(sources, kind), FORESTS[kind](estimator))
+    function = EXP if getattr(estimator, "loss", "") in ("poisson", "gamma") else None
+    return made(TreeModel(finished(sources, kind), FORESTS[kind](estimator)), function)
 
 
-def _lightgbm(estimator: Estimator, table: _Input) -> TreeModel:
+def _lightgbm(estimator: Estimator, table: _Input) -> Sums:
     return lightgbm_trees(estimator.booster_, finished(table.sources, type(estimator).__name__))
 
 
-def _xgboost(estimator: Estimator, table: _Input) -> TreeModel:
+def _xgboost(estimator: Estimator, table: _Input) -> Sums:
     """XGBoost in a pipeline or a search; it takes the zeros of a sparse table as missing values."""
     columns = finished(table.sources, type(estimator).__name__)
     if not np.isnan(estimator.missing):
@@ -123,7 +122,7 @@ def _xgboost(estimator: Estimator, table: _Input) -> TreeModel:
     if table.sparse:
         columns = [without(column, 0.0, 0.0) for column in columns]
     rounds = estimator.best_iteration + 1 if hasattr(estimator, "best_iteration") else 0
-    return TreeModel(columns, xgboost_forest(estimator.get_booster(), rounds))
+    return xgboost_model(estimator.get_booster(), rounds, columns)
 
 
 def _catboost(estimator: Estimator, table: _Input) -> TreeModel:
