@@ -248,7 +248,7 @@ class CombinedBoxes:
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
         low, high = self.inside.bounds(masks)
-        empty = (low > high).any(axis=1)  # of a box without rows, whose bounds are infinite
+        empty = ~(low <= high).all(axis=1)  # of a box without rows, whose bounds are infinite
         least, most = np.empty((2, len(low), self.how.outputs))
         least[empty], most[empty] = np.inf, -np.inf
         least[~empty], most[~empty] = self.how.between(low[~empty], high[~empty])
