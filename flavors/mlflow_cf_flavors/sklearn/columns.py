@@ -84,17 +84,17 @@ def _column_transformer(step: Transformer, sources: Sequence[Source], names: Seq
         where = step.output_indices_[name]
         if isinstance(part, str) and part == "drop":
             continue
-        picked = _picked(chosen, names)
-        if not picked:
+        places = picked(chosen, names)
+        if not places:
             continue
-        outputs = transformed(part, [sources[i] for i in picked], [names[i] for i in picked])
+        outputs = transformed(part, [sources[i] for i in places], [names[i] for i in places])
         if where.stop - where.start != len(outputs):
             raise NotOpenedError(say("columns_of", name=str(name)))
         placed.append((where.start, outputs))
     return [column for _, outputs in sorted(placed, key=lambda item: item[0]) for column in outputs]
 
 
-def _picked(chosen: Any, names: Sequence[str]) -> list[int]:
+def picked(chosen: Any, names: Sequence[str]) -> list[int]:
     """Return positions for what a ColumnTransformer accepts: names, numbers, a mask or a slice."""
     index = pd.Series(range(len(names)), index=list(names))
     if isinstance(chosen, slice):
