@@ -1,6 +1,7 @@
 """XGBoost: opened to labels, scores and values that are the library's own to the bit; what it cannot do is refused."""
 
 import copy
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import mlflow
@@ -292,6 +293,40 @@ def test_what_gives_no_label_or_value_per_row_is_refused(fact):
         open_native(REFUSED[fact](), rows=NUMBERS)
     assert caught.value.path == "model"
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("objective", "native"),
+    [
+        ("survival:aft", True),  # the estimators take no intervals
+        ("survival:cox", True),
+        ("survival:cox", False),
+        ("rank:pairwise", True),
+        ("rank:pairwise", False),
+    ],
+)
+def test_what_is_proposed_instead_of_ranks_and_survival_works(objective, native):
+    bounds = {"label_lower_bound": np.exp(VALUE / 50), "label_upper_bound": np.exp(VALUE / 40)}
+    if objective == "survival:aft":
+        matrix = xgb.DMatrix(NUMBERS, **bounds)
+        model = xgb.train({"objective": objective, "nthread": 1}, matrix, 5)
+    elif native:
+        model = train(NUMBERS, GOOD if "rank" in objective else np.abs(VALUE), objective=objective)
+    elif objective == "survival:cox":
+        model = xgb.XGBRegressor(**SMALL, objective=objective).fit(NUMBERS, np.abs(VALUE))
+    else:
+        model = xgb.XGBRanker(**SMALL, objective=objective).fit(NUMBERS, GOOD, qid=np.arange(len(GOOD)) // 50)
+    with pytest.raises(InputError, match=objective) as caught:
+        open_native(model, rows=NUMBERS)
+    proposed = re.search(r"(lambda rows: .*), with output='(\w+)'", caught.value.fix)
+    named = {"model": model, "xgboost": xgb}
+    scores = model.predict(xgb.DMatrix(NUMBERS) if native else NUMBERS)
+    cutoff = float(np.quantile(scores, 0.8))
+    function = eval(proposed[1], {**named, "cutoff": cutoff})  # noqa: S307  what the error proposes
+    target = 1 if "rank" in objective else mlflow_cf.Target(low=cutoff)
+    explained = mlflow_cf.wrap(function, NUMBERS, output=proposed[2], target=target)
+    (found,) = explained.explain(NUMBERS[scores < cutoff][:1], max_evaluations=2000)
+    assert found.status == "found"
 
 
 @pytest.mark.parametrize(("output", "kept"), [("label", False), ("score", True), (None, True)])

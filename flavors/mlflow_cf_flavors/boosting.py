@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, Structure, TreeEnsemble
+from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, Structure
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.answers import Floats
 from mlflow_cf_flavors.lightgbm.trees import TINY, lightgbm_forest
 from mlflow_cf_flavors.sklearn.sources import Raw, RawLevels, Source, finished, raw_columns
-from mlflow_cf_flavors.sums import TreeModel
-from mlflow_cf_flavors.xgboost.trees import xgboost_forest
+from mlflow_cf_flavors.sums import Sums, TreeModel, made
+from mlflow_cf_flavors.xgboost.trees import xgboost_model
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +89,7 @@ def compile_xgboost(
     if not np.isnan(missing):
         raise NotOpenedError(say("missing_number", missing=float(missing)))
     columns = finished(_numbered(raw_columns(space, table.names), table, space), "XGBoost")
-    return TreeEnsemble.compile(xgboost_forest(booster, rounds), columns, space)
+    return xgboost_model(booster, rounds, columns).compile(space)
 
 
 def compile_lightgbm(booster: Booster, table: BoosterColumns, space: FeatureSpace, rows: pd.DataFrame) -> Structure:
@@ -99,11 +99,11 @@ def compile_lightgbm(booster: Booster, table: BoosterColumns, space: FeatureSpac
     return lightgbm_trees(booster, columns).compile(space)
 
 
-def lightgbm_trees(booster: Booster, columns: Sequence[Column]) -> TreeModel:
+def lightgbm_trees(booster: Booster, columns: Sequence[Column]) -> Sums:
     """Return the trees of a Booster over `columns`, some of which may take zeros as missing values."""
-    forest, no_zeros = lightgbm_forest(booster)
+    forest, no_zeros, function = lightgbm_forest(booster)
     seen = [without(column, -TINY, TINY) if number in no_zeros else column for number, column in enumerate(columns)]
-    return TreeModel(seen, forest)
+    return made(TreeModel(seen, forest), function)
 
 
 def _numbered(sources: Sequence[Raw], table: BoosterColumns, space: FeatureSpace) -> list[Source]:

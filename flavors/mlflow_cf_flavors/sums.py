@@ -1,4 +1,8 @@
-"""Models with additive raw scores, before they are compiled; a linear combination of several can be one of them."""
+"""Models before they are compiled: with additive raw scores, and combinations of several.
+
+A linear combination of additive raw scores can be one model of trees, or of layers. Any other combination keeps its
+models apart.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.structures import Activation, Column, Forest, Layers, Link, NotOpenedError, TreeEnsemble
-from mlflow_cf.words.statements import say
+from mlflow_cf.structures import (
+    Activation,
+    Column,
+    Combination,
+    Combined,
+    Forest,
+    Increasing,
+    Layers,
+    Link,
+    Structure,
+    TreeEnsemble,
+    WeightedScores,
+)
 
 ROUNDING: Final = 1e-9  # of the sum of shares
 
@@ -76,7 +92,77 @@ class DenseModel:
         return Layers.compile(self.columns, space, self.weights, self.biases, self.activation, self.link)
 
 
-Sums = TreeModel | DenseModel
+@dataclass(frozen=True, eq=False)
+class MadeOf:
+    """One model whose raw scores another combines.
+
+    Attributes:
+        name: what combines them, for `describe()`.
+        model: the model inside.
+        how: what makes raw scores of its own; link: turns the result into scores.
+    """
+
+    name: str
+    model: Sums
+    how: Combination
+    link: Link = "identity"
+
+    @property
+    def outputs(self) -> int:
+        """Number of raw scores."""
+        return self.how.outputs
+
+    def compile(self, space: FeatureSpace) -> Combined:
+        """Return the structure for the features of `space`."""
+        return Combined.of(self.name, [self.model.compile(space)], len(space), self.how, self.link)
+
+
+EXP: Final = Increasing("exp", np.exp)
+EXPIT: Final = Increasing("expit", expit)
+
+
+def made(model: Sums, function: Increasing | None) -> Sums:
+    """Return a regressor whose values are a `function` of the raw scores of `model`, or these themselves."""
+    return model if function is None else MadeOf(function.name, model, function)
+
+
+@dataclass(frozen=True, eq=False)
+class MixedModel:
+    """Models whose scores, times weights, are added up.
+
+    Attributes:
+        name: what adds them up, for `describe()`.
+        terms: the models, and the weights (scores, k) of their scores; a regressor has one score.
+        bias: (k,) added to the sum; link: turns the result into scores.
+    """
+
+    name: str
+    terms: Sequence[Term]
+    bias: Floats
+    link: Link
+
+    @property
+    def outputs(self) -> int:
+        """Number of raw scores."""
+        return len(self.bias)
+
+    def compile(self, space: FeatureSpace) -> Combined:
+        """Return the structure for the features of `space`."""
+        structures: list[Structure] = [term.model.compile(space) for term in self.terms]
+        weights, bias = [], self.bias.astype(np.float64)
+        for structure, (_, matrix) in zip(structures, self.terms, strict=True):
+            if structure.outputs == 1 and len(matrix) == 2:  # the first score is one minus the second
+                bias = bias + matrix[0]
+                weights.append(matrix[1:] - matrix[:1])
+            else:
+                weights.append(matrix)
+        links = tuple(structure.link for structure in structures)
+        counts = tuple(structure.outputs for structure in structures)
+        how = WeightedScores(links, counts, np.concatenate(weights), bias)
+        return Combined.of(self.name, structures, len(space), how, self.link)
+
+
+Sums = TreeModel | DenseModel | MixedModel | MadeOf
 
 
 class Term(NamedTuple):
@@ -86,20 +172,36 @@ class Term(NamedTuple):
     matrix: Floats
 
 
+def scores_of(model: Sums) -> int:
+    """Return how many scores a model has: one raw score with a link stands for two classes."""
+    return 2 if model.outputs == 1 and model.link != "identity" else model.outputs
+
+
+def unlinked(model: Sums) -> Sums:
+    """Return a model whose scores are its raw scores."""
+    if isinstance(model, TreeModel):
+        return replace(model, forest=replace(model.forest, link="identity"))
+    return replace(model, link="identity")
+
+
 def added(terms: Sequence[Term], offset: Floats, link: Link) -> Sums:
     """Return a model whose raw scores (k,) are the sum of `terms` and `offset` (k,), turned into scores by `link`.
 
-    Raises:
-        NotOpenedError: trees and layers together, several networks, or trees with different comparisons.
+    Trees and layers together, several networks, and trees with different comparisons stay apart.
     """
+    one = _as_one(terms, offset, link)
+    return one or MixedModel("sum", [Term(unlinked(model), matrix) for model, matrix in terms], offset, link)
+
+
+def _as_one(terms: Sequence[Term], offset: Floats, link: Link) -> TreeModel | DenseModel | None:
     trees = [
         TreeModel(model.columns, _times(model.forest, matrix))
         for model, matrix in terms
         if isinstance(model, TreeModel)
     ]
     dense = [_last_times(model, matrix) for model, matrix in terms if isinstance(model, DenseModel)]
-    if trees and dense:
-        raise NotOpenedError(say("trees_and_layers"))
+    if len(trees) < len(terms) and len(dense) < len(terms):
+        return None
     return _one_forest(trees, offset, link) if trees else _one_layer(dense, offset, link)
 
 
@@ -116,11 +218,11 @@ def _last_times(model: DenseModel, matrix: Floats) -> DenseModel:
     return replace(model, weights=weights, biases=biases)
 
 
-def _one_forest(trees: Sequence[TreeModel], offset: Floats, link: Link) -> TreeModel:
+def _one_forest(trees: Sequence[TreeModel], offset: Floats, link: Link) -> TreeModel | None:
     forests = [part.forest for part in trees]
     first = forests[0]
     if len(forests) > 1 and any(forest.subsets is not None or forest.rule != first.rule for forest in forests):
-        raise NotOpenedError(say("kinds_of_trees"))
+        return None
     columns, places = _columns([part.columns for part in trees])
     starts = np.cumsum([0, *(len(forest.column) for forest in forests)])[:-1]
     tested = [np.where(f.column >= 0, place[f.column], -1) for f, place in zip(forests, places, strict=True)]
@@ -146,12 +248,12 @@ def _shifted(nodes: Sequence[np.ndarray[tuple[int], np.dtype[np.int32]]], starts
     return np.concatenate([some + start for some, start in zip(nodes, starts, strict=True)]).astype(np.int32)
 
 
-def _one_layer(models: Sequence[DenseModel], offset: Floats, link: Link) -> DenseModel:
+def _one_layer(models: Sequence[DenseModel], offset: Floats, link: Link) -> DenseModel | None:
     if len(models) == 1:
         one = models[0]
         return replace(one, biases=[*one.biases[:-1], one.biases[-1] + offset], link=link)
     if any(len(model.weights) > 1 for model in models):
-        raise NotOpenedError(say("several_networks"))
+        return None
     columns, places = _columns([model.columns for model in models])
     weights = np.zeros((len(columns), len(offset)))
     for model, place in zip(models, places, strict=True):

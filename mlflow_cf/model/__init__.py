@@ -6,5 +6,6 @@ what its `open` returns.
 
 from mlflow_cf.model.flavors import Flavor
 from mlflow_cf.model.judge import Label, OpenModel, ScoreKind
+from mlflow_cf.model.steps import ModelStep
 
-__all__ = ["Flavor", "Label", "OpenModel", "ScoreKind"]
+__all__ = ["Flavor", "Label", "ModelStep", "OpenModel", "ScoreKind"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mlflow_cf.features import ColumnName, FeatureSpace, Floats
 
 if TYPE_CHECKING:
+    from mlflow_cf.model.steps import ModelStep
     from mlflow_cf.structures.structure import Structure
 
 TRIED = 500  # background rows on which two ways to the labels are compared
@@ -25,6 +26,7 @@ Decide = Callable[[pd.DataFrame], NDArray[np.generic]]
 ScoreRows = Callable[[pd.DataFrame], NDArray[np.float64]]
 Both = Callable[[pd.DataFrame], tuple[NDArray[np.generic], NDArray[np.float64]]]
 ScoreKind = Literal["probability", "score", "margin", "none"]
+Steps = Callable[[FeatureSpace, pd.DataFrame], "Sequence[ModelStep]"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
 Said = TypeVar("Said")
 
@@ -46,6 +48,7 @@ class OpenModel:
         both: `decide` and `score` in one pass, where that is cheaper than one after the other.
         compile: features and some background rows -> the structure inside the model; None: not opened.
         tolerance: how far the structure's scores may be from the model's own.
+        steps: features and some background rows -> its steps, each opened or not, for `describe()`; None: it has none.
         steady: what it says of a row is the same whatever rows stand beside it.
     """
 
@@ -60,6 +63,7 @@ class OpenModel:
     compile: Compile | None = None
     tolerance: float = 1e-6
     steady: bool = False
+    steps: Steps | None = None
 
     @cached_property
     def regression(self) -> bool:

@@ -24,6 +24,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import Requirement, Requirements
 from mlflow_cf.metrics.plausibility_model import Plausibility
 from mlflow_cf.model.judge import CountedJudge, OpenModel
+from mlflow_cf.model.steps import described_steps
 from mlflow_cf.model.versions import WHERE, Version, open_versions, read_versions, shown_features
 from mlflow_cf.policy import Policy, Query, Target
 from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
@@ -296,6 +297,9 @@ def _by_request(requirement: Requirement) -> Requirement:
     return replace(requirement, origin=replace(requirement.origin, source="request"))
 
 
+OPENED_ON: Final = 20  # rows of the background from which a flavor sees how a table looks
+
+
 def described(context: RequestContext) -> dict[str, Any]:
     """Return what an explained model consists of, as plain values for JSON."""
     judge, opened, space = context.model.judge, context.model.opened, context.model.space
@@ -307,6 +311,7 @@ def described(context: RequestContext) -> dict[str, Any]:
         "largest_score_decides": judge.argmax_decides,
         "opened": opened.structure is not None,
         "structure": str(opened.note),
+        "steps": described_steps(model, opened, space, space.decode(context.bound_policy.background[:OPENED_ON])),
         "parity": opened.parity(model.tolerance),
         "requirements": context.extra_models.describe(),
         "causal": [function.describe(space) for function in context.bound_policy.functions],

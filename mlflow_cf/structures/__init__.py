@@ -19,6 +19,7 @@ from mlflow_cf.structures.capabilities import (
     SupportsProduct,
     SupportsSteady,
 )
+from mlflow_cf.structures.combined import Combination, Combined, Increasing, WeightedMedian, WeightedScores
 from mlflow_cf.structures.growing import GrowingBox, SupportsGrowing, SupportsSettling
 from mlflow_cf.structures.layers.columns import (
     ClippedLine,
@@ -42,6 +43,8 @@ __all__ = [
     "Choice",
     "ClippedLine",
     "Column",
+    "Combination",
+    "Combined",
     "Contributions",
     "CostBound",
     "CostBounds",
@@ -49,6 +52,7 @@ __all__ = [
     "Forest",
     "GrowingBox",
     "HiddenLayer",
+    "Increasing",
     "IntervalColumn",
     "Layers",
     "LeafLimits",
@@ -76,6 +80,8 @@ __all__ = [
     "SupportsSettling",
     "SupportsSteady",
     "TreeEnsemble",
+    "WeightedMedian",
+    "WeightedScores",
     "score_encoded",
     "score_rows",
 ]  # fmt: skip

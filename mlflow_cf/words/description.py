@@ -52,6 +52,7 @@ def _blocks(facts: Facts) -> dict[str, Sequence[str]]:
     blocks: dict[str, Sequence[str]] = {
         "model": [_model(facts)],
         "structure": [facts["structure"]],
+        "steps": list(_steps(facts)),
         "parity": [] if facts["parity"] is None else [_parity(facts["parity"])],
         "target": [_listed(policy["target"])],
         "constraints": list(constraints_told(policy["constraints"])) or ([] if facts["causal"] else ["none"]),
@@ -99,6 +100,20 @@ def _model(facts: Facts) -> str:
         return f"{facts['flavor']}, predicts a number"
     decides = ", the largest decides" if facts["largest_score_decides"] else ""
     return f"{facts['flavor']}, labels {_value(facts['classes'])}, {SCORES[facts['score']]}{decides}"
+
+
+def _steps(facts: Facts) -> Iterator[str]:
+    """Yield the steps of a model, where there are several, or where one of them is not opened."""
+    steps = facts["steps"]
+    if len(steps) < 2 and facts["opened"]:
+        return
+    told = set()
+    for step in steps:
+        named = f"{step['step']} ({step['kind']})" if step["step"] else step["kind"]
+        yield f"{named}: opened" if step["opened"] else f"{named}: not opened: {step['why']}"
+        if step["fix"] is not None and step["why"] not in told:  # a whole fails for what is inside of it
+            yield f"to open it: {step['fix']}"
+        told.add(step["why"])
 
 
 def _parity(parity: Facts) -> str:

@@ -7,22 +7,6 @@ from typing import Final
 from mlflow_cf.words.phrases import Phrases
 
 OPENING_PHRASES: Final[Phrases] = {
-    "trees_and_layers": {
-        "en": "trees and layers that are added up",
-        "de": "Bäume und Schichten, die addiert werden",
-    },
-    "kinds_of_trees": {
-        "en": "trees of several kinds that are added up",
-        "de": "Bäume mehrerer Arten, die addiert werden",
-    },
-    "several_networks": {
-        "en": "several networks that are added up",
-        "de": "mehrere Netze, die addiert werden",
-    },
-    "averaged_trees": {
-        "en": "LightGBM's averaged trees (boosting rf)",
-        "de": "gemittelte Bäume von LightGBM (boosting rf)",
-    },
     "linear_trees": {
         "en": "LightGBM's linear trees",
         "de": "lineare Bäume von LightGBM",
@@ -59,14 +43,6 @@ OPENING_PHRASES: Final[Phrases] = {
         "en": "{kind} of models whose scores are not sums",
         "de": "{kind} von Modellen, deren Scores keine Summen sind",
     },
-    "calibrated_no_sums": {
-        "en": "CalibratedClassifierCV of scores that are not sums",
-        "de": "CalibratedClassifierCV von Scores, die keine Summen sind",
-    },
-    "averaged_classifiers": {
-        "en": "CalibratedClassifierCV that averages {count} classifiers",
-        "de": "CalibratedClassifierCV, der {count} Klassifikatoren mittelt",
-    },
     "calibrated_by": {
         "en": "CalibratedClassifierCV by {method}",
         "de": "CalibratedClassifierCV mittels {method}",
@@ -78,6 +54,28 @@ OPENING_PHRASES: Final[Phrases] = {
     "other_than_trees": {
         "en": "AdaBoostClassifier of others than single trees",
         "de": "AdaBoostClassifier von anderem als einzelnen Bäumen",
+    },
+    "median_of_others": {
+        "en": "AdaBoostRegressor of others than single trees",
+        "de": "AdaBoostRegressor von anderem als einzelnen Bäumen",
+    },
+    "target_by": {
+        "en": "TransformedTargetRegressor by {kind}, which is not known to keep the order of values",
+        "de": "TransformedTargetRegressor mit {kind}, das die Reihenfolge der Werte ändern könnte",
+    },
+    "target_by_function": {
+        "en": "TransformedTargetRegressor with an inverse function that is not known to rise (numpy's exp, expm1, "
+        "exp2, cbrt, sinh, log and log1p are, and the scalers)",
+        "de": "TransformedTargetRegressor mit einer Umkehrfunktion, von der nicht bekannt ist, dass sie steigt (exp, "
+        "expm1, exp2, cbrt, sinh, log und log1p von numpy sind es, auch die Skalierer)",
+    },
+    "stacked_under": {
+        "en": "a stacked {kind}: of final estimators, linear ones alone can be opened",
+        "de": "{kind} über anderen Modellen: von letzten Schätzern lassen sich nur lineare öffnen",
+    },
+    "stacked_labels": {
+        "en": "the labels of {kind} that are stacked",
+        "de": "die Labels von {kind}, auf denen ein anderes Modell steht",
     },
     "estimator": {
         "en": "the estimator {kind}",
@@ -102,10 +100,6 @@ OPENING_PHRASES: Final[Phrases] = {
     "infinite": {
         "en": "{kind} with numbers that are not finite",
         "de": "{kind} mit Zahlen, die nicht endlich sind",
-    },
-    "exponential_loss": {
-        "en": "GradientBoostingClassifier with exponential loss",
-        "de": "GradientBoostingClassifier mit exponentieller Verlustfunktion",
     },
     "starts_from": {
         "en": "GradientBoosting that starts from {kind}",

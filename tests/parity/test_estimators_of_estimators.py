@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 from agreement import agree, applications, goals, wrapped
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import make_column_transformer
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
     AdaBoostClassifier,
+    AdaBoostRegressor,
     BaggingClassifier,
     BaggingRegressor,
     ExtraTreesRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingClassifier,
+    StackingRegressor,
     VotingClassifier,
     VotingRegressor,
 )
@@ -30,12 +34,24 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import (
+    MinMaxScaler,
+    OneHotEncoder,
+    PowerTransformer,
+    QuantileTransformer,
+    RobustScaler,
+    StandardScaler,
+)
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
 from mlflow_cf.structures import TreeEnsemble
+
+
+def cube(values):
+    return values**3
+
 
 FEW = {"n_estimators": 4, "random_state": 0}
 TREE = DecisionTreeClassifier(max_depth=4, random_state=0)
@@ -43,6 +59,7 @@ VALUES = DecisionTreeRegressor(max_depth=4, random_state=0)
 FOREST = RandomForestClassifier(max_depth=4, **FEW)
 BOOSTING = GradientBoostingClassifier(**FEW)
 LINEAR = LogisticRegression(C=0.1)
+NETWORK = MLPClassifier((4,), max_iter=9, random_state=0)
 SCALED = make_pipeline(StandardScaler(), LINEAR)
 OPENED: dict[str, tuple[Any, str]] = {
     "one linear model per class": (OneVsRestClassifier(LINEAR), "three"),
@@ -91,6 +108,64 @@ OPENED: dict[str, tuple[Any, str]] = {
         CalibratedClassifierCV(AdaBoostClassifier(n_estimators=5, random_state=0), ensemble=False, cv=3),
         "two",
     ),
+    "networks side by side": (OneVsRestClassifier(MLPClassifier((3,), max_iter=9, random_state=0)), "three"),
+    "a bag of probabilities": (BaggingClassifier(LINEAR, **FEW), "two"),
+    "a bag of probabilities for classes": (BaggingClassifier(LINEAR, max_features=0.6, **FEW), "three"),
+    "probabilities of every kind": (
+        VotingClassifier([("a", LINEAR), ("b", FOREST), ("c", BOOSTING), ("d", NETWORK)], voting="soft"),
+        "two",
+    ),
+    "probabilities of every kind for classes": (
+        VotingClassifier(
+            [("a", LINEAR), ("b", FOREST), ("c", BOOSTING), ("d", NETWORK)], voting="soft", weights=[1, 2, 3, 4]
+        ),
+        "three",
+    ),
+    "mean of trees and lines": (VotingRegressor([("a", Ridge()), ("b", VALUES)]), "value"),
+    "mean of trees of two kinds": (
+        VotingRegressor([("a", HistGradientBoostingRegressor(max_iter=4)), ("b", VALUES)]),
+        "value",
+    ),
+    "calibrated several times": (CalibratedClassifierCV(TREE, cv=3), "two"),
+    "calibrated several times for classes": (CalibratedClassifierCV(LINEAR, cv=3), "three"),
+    "calibrated network": (CalibratedClassifierCV(NETWORK, ensemble=False, cv=2), "two"),
+    "calibrated network for classes": (CalibratedClassifierCV(NETWORK, ensemble=False, cv=2), "three"),
+    "a stack": (StackingClassifier([("a", LINEAR), ("b", FOREST)], cv=3), "two"),
+    "a stack for classes": (StackingClassifier([("a", LINEAR), ("b", "drop"), ("c", BOOSTING)], cv=3), "three"),
+    "a stack with columns": (StackingClassifier([("a", LINEAR), ("b", TREE)], passthrough=True, cv=3), "two"),
+    "a stack of margins": (
+        StackingClassifier([("a", LinearSVC()), ("b", BOOSTING)], cv=3, stack_method="decision_function"),
+        "two",
+    ),
+    "a stack of margins for classes": (
+        StackingClassifier([("a", LinearSVC()), ("b", LINEAR)], LINEAR, cv=3, stack_method="decision_function"),
+        "three",
+    ),
+    "a stack of values": (StackingRegressor([("a", Ridge()), ("b", VALUES)], cv=3), "value"),
+    "a stack of values with columns": (
+        StackingRegressor([("a", VALUES), ("b", Ridge())], Ridge(), passthrough=True, cv=3),
+        "value",
+    ),
+    "a vote of stacks": (
+        VotingClassifier([("a", StackingClassifier([("a", TREE)], cv=3)), ("b", LINEAR)], voting="soft"),
+        "two",
+    ),
+    "weighted median of trees": (AdaBoostRegressor(n_estimators=15, random_state=0), "value"),
+    "weighted median of two": (AdaBoostRegressor(VALUES, n_estimators=2, random_state=0), "value"),
+    "a scaled target": (TransformedTargetRegressor(VALUES, transformer=StandardScaler()), "value"),
+    "a target between ends": (TransformedTargetRegressor(Ridge(), transformer=MinMaxScaler()), "value"),
+    "a robust target": (TransformedTargetRegressor(Ridge(), transformer=RobustScaler()), "value"),
+    "a target of its own": (TransformedTargetRegressor(Ridge()), "value"),
+    "a logarithm of the target": (
+        TransformedTargetRegressor(VALUES, func=np.arcsinh, inverse_func=np.sinh),
+        "value",
+    ),
+    "a cube of the target": (TransformedTargetRegressor(Ridge(), func=cube, inverse_func=np.cbrt), "value"),
+    "a target by ranks": (
+        TransformedTargetRegressor(VALUES, transformer=QuantileTransformer(n_quantiles=50)),
+        "value",
+    ),
+    "a target made normal": (TransformedTargetRegressor(VALUES, transformer=PowerTransformer()), "value"),
     "calibrated bag": (CalibratedClassifierCV(BaggingClassifier(TREE, **FEW), ensemble=False, cv=3), "two"),
 }
 
@@ -173,21 +248,10 @@ def test_answers_of_an_opened_bag_are_certified():
 
 
 CLOSED: dict[str, tuple[Any, str]] = {
+    "BaggingClassifier of models whose scores are not sums": (BaggingClassifier(LinearSVC(), **FEW), "two"),
     "OneVsRestClassifier of shares, which it divides by their sum": (OneVsRestClassifier(TREE), "three"),
-    "several networks that are added up": (OneVsRestClassifier(MLPClassifier((3,), max_iter=9)), "three"),
-    "BaggingClassifier of models whose scores are not sums": (BaggingClassifier(LINEAR, **FEW), "two"),
-    "VotingClassifier of models whose scores are not sums": (
-        VotingClassifier([("a", LINEAR), ("b", TREE)], voting="soft"),
-        "two",
-    ),
-    "trees and layers that are added up": (VotingRegressor([("a", Ridge()), ("b", VALUES)]), "value"),
-    "CalibratedClassifierCV that averages 2 classifiers": (CalibratedClassifierCV(TREE, cv=2), "two"),
     "CalibratedClassifierCV by isotonic": (
         CalibratedClassifierCV(TREE, method="isotonic", ensemble=False, cv=2),
-        "two",
-    ),
-    "CalibratedClassifierCV of scores that are not sums": (
-        CalibratedClassifierCV(MLPClassifier((3,), max_iter=9), ensemble=False, cv=2),
         "two",
     ),
     "AdaBoostClassifier of others than single trees": (AdaBoostClassifier(LINEAR, n_estimators=3), "two"),

@@ -8,7 +8,7 @@ from laws import THOROUGH
 from sklearn.compose import make_column_selector, make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -19,6 +19,7 @@ from sklearn.preprocessing import (
     OrdinalEncoder,
     RobustScaler,
     StandardScaler,
+    TargetEncoder,
 )
 from sklearn.tree import DecisionTreeClassifier
 
@@ -67,6 +68,8 @@ TABLES = {
     ],
     "ranks of gaps": [(OrdinalEncoder(encoded_missing_value=-5), ["housing", "gap"])],
     "infrequent ranks": [(OrdinalEncoder(min_frequency=90, encoded_missing_value=9), ["town", "housing"])],
+    "means of the target": [(TargetEncoder(cv=3), ["housing", "job", "member", "grade", "gap"]), (CLEAN, ["income"])],
+    "means of the target, scaled": [(make_pipeline(TargetEncoder(smooth=9.0), StandardScaler()), ["town", "housing"])],
     "words filled": [(make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(**WORDS)), ["housing"])],
     "words filled with a new one": [
         (make_pipeline(SimpleImputer(strategy="constant", fill_value="none"), OneHotEncoder(**WORDS)), ["housing"])
@@ -116,6 +119,17 @@ def test_transformers(parts, estimator):
         near = near_cuts(explained, data, ("debt", "rate", "income"))
         if len(near):
             agree(model, explained, near)
+
+
+@pytest.mark.parametrize("goal", ["three", "value"])
+def test_means_of_several_classes_or_of_a_value(goal):
+    data, wanted = clients(), goals(applications())[goal]
+    last = LogisticRegression(C=0.1) if goal == "three" else Ridge()
+    words = make_column_transformer((TargetEncoder(cv=3), ["housing", "town"]), ("passthrough", ["age"]))
+    model = make_pipeline(words, StandardScaler(), last).fit(data, wanted)
+    rows = clients(200, seed=1)
+    rows.loc[::7, "town"] = "z"
+    agree(model, wrapped(model, data, wanted), rows)
 
 
 def test_one_column_transformer_after_another():

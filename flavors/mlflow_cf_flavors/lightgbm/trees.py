@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.structures import Forest, Link, NotOpenedError, Subsets
+from mlflow_cf.structures import Forest, Increasing, Link, NotOpenedError, Subsets
 from mlflow_cf.words.statements import say
+from mlflow_cf_flavors.sums import EXP
 
 LINKS: Final[dict[str, Link]] = {
     "binary sigmoid:1": "sigmoid",
@@ -19,6 +20,8 @@ LINKS: Final[dict[str, Link]] = {
     "multiclass": "softmax",
     **dict.fromkeys(("regression", "regression_l1", "huber", "fair", "quantile", "mape"), "identity"),
 }
+_EXPONENTIAL: Final = ("poisson", "gamma", "tweedie")
+SQUARE: Final = Increasing("signed square", lambda values: np.sign(values) * values * values)  # of a rooted target
 TINY: Final = float(np.float32(1e-35))  # anything from -TINY to TINY is taken as 0
 # what the bits of decision_type say
 _CATEGORIES, _DEFAULT_LEFT, _ZEROS_MISSING, _NANS_MISSING = 1, 2, 1 << 2, 2 << 2
@@ -27,17 +30,15 @@ Tree = dict[str, str]
 Numbers = NDArray[Any]
 
 
-def lightgbm_forest(booster: Any) -> tuple[Forest, frozenset[int]]:
-    """Return the trees of a Booster, and the columns in which it takes zeros as missing values.
+def lightgbm_forest(booster: Any) -> tuple[Forest, frozenset[int], Increasing | None]:
+    """Return the trees of a Booster, the columns in which it takes zeros as missing values, and what follows the sum.
 
     Raises:
-        NotOpenedError: an unknown objective, averaged trees or linear ones.
+        NotOpenedError: an unknown objective, or linear trees.
     """
     head, *texts = booster.model_to_string().split("\nTree=")
-    if "average_output" in head.splitlines():
-        raise NotOpenedError(say("averaged_trees"))
     facts = _facts(head)
-    link = _link(facts.get("objective", ""))
+    link, function = _link(facts.get("objective", ""))
     texts[-1] = texts[-1].split("\nend of trees")[0]
     trees = [_facts(text) for text in texts]
     if any(tree.get("is_linear", "0") != "0" for tree in trees):
@@ -53,7 +54,8 @@ def lightgbm_forest(booster: Any) -> tuple[Forest, frozenset[int]]:
     # a missing value counts as 0 where the training rows had none, and as no category
     default_left = np.where(kind & (_ZEROS_MISSING | _NANS_MISSING), kind & _DEFAULT_LEFT, threshold >= 0)
     value = np.zeros(len(column))
-    value[~nodes.inner] = _numbers(trees, "leaf_value")
+    rounds = len(trees) // width if "average_output" in head.splitlines() else 1  # random forests answer a mean
+    value[~nodes.inner] = _numbers(trees, "leaf_value") / rounds
     forest = Forest(
         roots=nodes.starts.astype(np.int32),
         outputs=(np.arange(len(trees)) % width).astype(np.int32),
@@ -68,19 +70,23 @@ def lightgbm_forest(booster: Any) -> tuple[Forest, frozenset[int]]:
         link=link,
         subsets=subsets,
     )
-    return forest, _zeros_missing(column, kind)
+    return forest, _zeros_missing(column, kind), function
 
 
 def _facts(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
-def _link(objective: str) -> Link:
-    link = LINKS.get(objective) or LINKS.get(objective.split(" ", maxsplit=1)[0])
-    if link is None or "sqrt" in objective:
+def _link(objective: str) -> tuple[Link, Increasing | None]:
+    """Return what makes scores of raw scores: a link, then perhaps a function that never falls."""
+    name = objective.split(" ", maxsplit=1)[0]
+    if name in _EXPONENTIAL:
+        return "identity", EXP
+    link = LINKS.get(objective) or LINKS.get(name)
+    if link is None:
         what = say("objective_of", library="LightGBM", objective=objective) if objective else say("own_objective")
         raise NotOpenedError(what)
-    return link
+    return link, SQUARE if "sqrt" in objective.split() else None
 
 
 def _numbers(trees: Sequence[Tree], name: str) -> Numbers:

@@ -84,17 +84,17 @@ def _column_transformer(step: Transformer, sources: Sequence[Source], names: Seq
         where = step.output_indices_[name]
         if isinstance(part, str) and part == "drop":
             continue
-        picked = _picked(chosen, names)
-        if not picked:
+        places = picked(chosen, names)
+        if not places:
             continue
-        outputs = transformed(part, [sources[i] for i in picked], [names[i] for i in picked])
+        outputs = transformed(part, [sources[i] for i in places], [names[i] for i in places])
         if where.stop - where.start != len(outputs):
             raise NotOpenedError(say("columns_of", name=str(name)))
         placed.append((where.start, outputs))
     return [column for _, outputs in sorted(placed, key=lambda item: item[0]) for column in outputs]
 
 
-def _picked(chosen: Any, names: Sequence[str]) -> list[int]:
+def picked(chosen: Any, names: Sequence[str]) -> list[int]:
     """Return positions for what a ColumnTransformer accepts: names, numbers, a mask or a slice."""
     index = pd.Series(range(len(names)), index=list(names))
     if isinstance(chosen, slice):
@@ -199,6 +199,19 @@ def ordinal(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     return columns
 
 
+def target_means(step: Transformer, sources: Sequence[Source]) -> list[Source]:
+    """Return the shrunk mean of the target per category, one column per class where there are several."""
+    columns: list[Source] = []
+    overall = np.atleast_1d(step.target_mean_)
+    several = len(step.encodings_) // len(sources)
+    for number, source in enumerate(sources):
+        position, column = _looked_up(source, step.categories_[number])
+        for k in range(several):
+            means = step.encodings_[number * several + k]
+            columns.append(column(np.where(position == UNKNOWN, overall[k], means[position]).astype(np.float64)))
+    return columns
+
+
 def _looked_up(source: Source, categories: NDArray[Any]) -> tuple[NDArray[np.intp], Callable[[NDArray[Any]], Source]]:
     """Return the positions among the categories of all values of a source, and how numbers for them become a column."""
     known = [float(each) for each in categories if not is_missing(each)] if isinstance(source, NumberColumn) else []
@@ -298,6 +311,7 @@ _BLOCKS: dict[str, Block] = {
     "SimpleImputer": imputed,
     "OneHotEncoder": one_hot,
     "OrdinalEncoder": ordinal,
+    "TargetEncoder": target_means,
     "KBinsDiscretizer": binned,
     "PCA": principal,
     "IncrementalPCA": principal,

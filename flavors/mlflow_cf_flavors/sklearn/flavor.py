@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
@@ -27,6 +28,7 @@ from mlflow_cf_flavors.answers import (
 )
 from mlflow_cf_flavors.catboost.flavor import open as open_catboost
 from mlflow_cf_flavors.sklearn.calls import Both, Named, OneByOne, OneThread, Scores, Transformed, both_of, whole
+from mlflow_cf_flavors.sklearn.steps import steps_of
 from mlflow_cf_flavors.sklearn.structure import compile_model
 
 MLFLOW_FLAVOR: Final = "sklearn"
@@ -95,9 +97,16 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     opened = _open_regressor(model, rows) if regression else _open_classifier(model, output, rows)
     check_columns(opened.columns, rows)
     check_answers(opened, rows)
-    last = model.steps[-1][1] if hasattr(model, "steps") else model
-    tolerance = 1e-5 if _module(last).startswith("xgboost") else opened.tolerance  # it calculates in float32
-    return replace(opened, compile=partial(compile_model, model), tolerance=tolerance)
+    tolerance = 1e-5 if _has_xgboost(model) else opened.tolerance  # it calculates in float32
+    return replace(opened, compile=partial(compile_model, model), tolerance=tolerance, steps=partial(steps_of, model))
+
+
+def _has_xgboost(model: Estimator) -> bool:
+    """Whether XGBoost is this model, or somewhere inside it."""
+    parts = [model]
+    with suppress(AttributeError, RuntimeError, TypeError):  # a class of the user's own may not know its parameters
+        parts += model.get_params(deep=True).values()
+    return any(_module(part).startswith("xgboost") for part in parts)
 
 
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.structures import Link, NotOpenedError, Structure
+from mlflow_cf.structures import Link, NotOpenedError, NumberColumn, Structure
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.boosting import lightgbm_trees, without
 from mlflow_cf_flavors.catboost.export import objective_of
@@ -24,8 +24,8 @@ from mlflow_cf_flavors.sklearn.columns import through, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
 from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns, unmixed
 from mlflow_cf_flavors.sklearn.trees import FORESTS
-from mlflow_cf_flavors.sums import DenseModel, Sums, TreeModel
-from mlflow_cf_flavors.xgboost.trees import xgboost_forest
+from mlflow_cf_flavors.sums import EXP, DenseModel, Sums, TreeModel, made
+from mlflow_cf_flavors.xgboost.trees import xgboost_model
 
 Estimator = Any  # scikit-learn carries no types
 
@@ -41,13 +41,12 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
     Raises:
         NotOpenedError: a step or an estimator that is not known here.
     """
-    model = _found(model)
-    names = [str(name) for name in getattr(model, "feature_names_in_", space.names)]
-    return _sums(model, _Input(raw_columns(space, names), names, rows, space)).compile(space)
+    model = found_in(model)
+    return sums_of(model, inputs_of(model, space, rows)).compile(space)
 
 
 @dataclass(frozen=True, eq=False)
-class _Input:
+class Inputs:
     """The inputs of an estimator.
 
     Attributes:
@@ -62,16 +61,29 @@ class _Input:
     space: FeatureSpace
     sparse: bool = False
 
-    def read(self, estimator: Estimator, places: Sequence[int] | None = None) -> Sums:
-        """Return an estimator inside of another one that hands on the columns at `places`, or all of them."""
+    def read(self, estimator: Estimator, places: Sequence[int] | None = None, *, placeholders: bool = False) -> Sums:
+        """Return an estimator inside of another one that hands on the columns at `places`, or all of them.
+
+        With `placeholders`, it takes what others make of them instead, and only its weights are of use.
+        """
+        if placeholders:
+            made = [NumberColumn(0) for _ in range(int(estimator.n_features_in_))]
+            return sums_of(estimator, replace(self, sources=made, names=[str(at) for at in range(len(made))]))
         if places is None:
-            return _sums(estimator, self)
+            return sums_of(estimator, self)
         sources, names = [self.sources[at] for at in places], [self.names[at] for at in places]
-        return _sums(estimator, replace(self, sources=sources, names=names))
+        return sums_of(estimator, replace(self, sources=sources, names=names))
 
 
-def _sums(estimator: Estimator, table: _Input) -> Sums:
-    estimator = _found(estimator)
+def inputs_of(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> Inputs:
+    """Return the raw columns that a fitted estimator or pipeline takes."""
+    names = [str(name) for name in getattr(model, "feature_names_in_", space.names)]
+    return Inputs(raw_columns(space, names), names, rows, space)
+
+
+def sums_of(estimator: Estimator, table: Inputs) -> Sums:
+    """Return an estimator that takes `table`, before it is compiled; NotOpenedError if it is not known here."""
+    estimator = found_in(estimator)
     kind, library = type(estimator).__name__, type(estimator).__module__.split(".")[0]
     if kind in ENSEMBLES:
         return ENSEMBLES[kind](estimator, table.read)
@@ -81,33 +93,34 @@ def _sums(estimator: Estimator, table: _Input) -> Sums:
     return read(estimator, table)
 
 
-def _found(estimator: Estimator) -> Estimator:
+def found_in(estimator: Estimator) -> Estimator:
     """Return the best estimator of a search for parameters, which answers for the search."""
     return getattr(estimator, "best_estimator_", estimator)
 
 
-def _pipeline(model: Estimator, table: _Input) -> Sums:
+def _pipeline(model: Estimator, table: Inputs) -> Sums:
     sources, names = through([step for _, step in model.steps[:-1]], table.sources, table.names)
-    last = _found(model.steps[-1][1])
+    last = found_in(model.steps[-1][1])
     sparse = type(last).__module__.startswith("xgboost") and issparse(model[:-1].transform(table.rows[:1]))
-    return _sums(last, _Input(sources, names, table.rows, table.space, sparse))
+    return sums_of(last, Inputs(sources, names, table.rows, table.space, sparse))
 
 
-def _frozen(estimator: Estimator, table: _Input) -> Sums:
-    return _sums(estimator.estimator, table)
+def _frozen(estimator: Estimator, table: Inputs) -> Sums:
+    return sums_of(estimator.estimator, table)
 
 
-def _trees(estimator: Estimator, table: _Input) -> TreeModel:
+def _trees(estimator: Estimator, table: Inputs) -> Sums:
     kind = type(estimator).__name__
     sources = _categories_first(estimator, table) if kind.startswith("Hist") else table.sources
-    return TreeModel(finished(sources, kind), FORESTS[kind](estimator))
+    function = EXP if getattr(estimator, "loss", "") in ("poisson", "gamma") else None
+    return made(TreeModel(finished(sources, kind), FORESTS[kind](estimator)), function)
 
 
-def _lightgbm(estimator: Estimator, table: _Input) -> TreeModel:
+def _lightgbm(estimator: Estimator, table: Inputs) -> Sums:
     return lightgbm_trees(estimator.booster_, finished(table.sources, type(estimator).__name__))
 
 
-def _xgboost(estimator: Estimator, table: _Input) -> TreeModel:
+def _xgboost(estimator: Estimator, table: Inputs) -> Sums:
     """XGBoost in a pipeline or a search; it takes the zeros of a sparse table as missing values."""
     columns = finished(table.sources, type(estimator).__name__)
     if not np.isnan(estimator.missing):
@@ -115,21 +128,21 @@ def _xgboost(estimator: Estimator, table: _Input) -> TreeModel:
     if table.sparse:
         columns = [without(column, 0.0, 0.0) for column in columns]
     rounds = estimator.best_iteration + 1 if hasattr(estimator, "best_iteration") else 0
-    return TreeModel(columns, xgboost_forest(estimator.get_booster(), rounds))
+    return xgboost_model(estimator.get_booster(), rounds, columns)
 
 
-def _catboost(estimator: Estimator, table: _Input) -> TreeModel:
+def _catboost(estimator: Estimator, table: Inputs) -> TreeModel:
     """CatBoost in a pipeline, which answers probabilities there: those of MultiClassOneVsAll do not add up to 1."""
     if (objective := objective_of(estimator)) == "MultiClassOneVsAll":
         raise NotOpenedError(f"CatBoost's objective {objective}")
     return catboost_trees(estimator, table.sources, table.space)
 
 
-def _additive(estimator: Estimator, table: _Input) -> TreeModel:
+def _additive(estimator: Estimator, table: Inputs) -> TreeModel:
     return additive_trees(estimator, table.sources)
 
 
-def _categories_first(estimator: Estimator, table: _Input) -> list[Source]:
+def _categories_first(estimator: Estimator, table: Inputs) -> list[Source]:
     """Return the columns in the order of the trees of HistGradientBoosting, which encodes its categories itself."""
     mask, sources = estimator.is_categorical_, table.sources
     if mask is None:
@@ -151,7 +164,7 @@ _LINEAR = {
 }  # fmt: skip
 
 
-def _linear(estimator: Estimator, table: _Input) -> DenseModel:
+def _linear(estimator: Estimator, table: Inputs) -> DenseModel:
     weights = np.atleast_2d(estimator.coef_).T.astype(np.float64)
     biases = np.broadcast_to(np.atleast_1d(estimator.intercept_), weights.shape[1:]).astype(np.float64)
     columns, weights, biases = unmixed(table.sources, type(estimator).__name__, weights, biases)
@@ -166,14 +179,14 @@ def _linear(estimator: Estimator, table: _Input) -> DenseModel:
     return DenseModel(columns, [weights], [biases], "identity", link)
 
 
-def _network(estimator: Estimator, table: _Input) -> DenseModel:
+def _network(estimator: Estimator, table: Inputs) -> DenseModel:
     first, bias = np.asarray(estimator.coefs_[0], np.float64), np.asarray(estimator.intercepts_[0], np.float64)
     columns, first, bias = unmixed(table.sources, type(estimator).__name__, first, bias)
     weights, biases = [first, *estimator.coefs_[1:]], [bias, *estimator.intercepts_[1:]]
     return DenseModel(columns, weights, biases, estimator.activation, _OUTPUTS[estimator.out_activation_])
 
 
-_READERS: dict[str, Callable[[Estimator, _Input], Sums]] = {
+_READERS: dict[str, Callable[[Estimator, Inputs], Sums]] = {
     "catboost": _catboost,
     "interpret": _additive,
     "lightgbm": _lightgbm,

@@ -46,20 +46,22 @@ def _averaged(estimator: Estimator) -> Forest:
 
 
 def _gradient_boosting(estimator: Estimator) -> Forest:
-    if estimator.loss == "exponential":
-        raise NotOpenedError(say("exponential_loss"))
     if estimator.init_ != "zero" and type(estimator.init_).__name__ not in ("DummyClassifier", "DummyRegressor"):
         raise NotOpenedError(say("starts_from", kind=type(estimator.init_).__name__))
     rounds, width = estimator.estimators_.shape
     trees = [estimator.estimators_[r, k].tree_ for r in range(rounds) for k in range(width)]
-    values = [tree.value[:, 0, :] * estimator.learning_rate for tree in trees]
+    steep = 2.0 if estimator.loss == "exponential" else 1.0  # the sigmoid takes twice the raw score
+    values = [tree.value[:, 0, :] * (steep * estimator.learning_rate) for tree in trees]
     forest = _joined(trees, values, [k for _ in range(rounds) for k in range(width)], _boosting_link(estimator, width))
     anything = np.zeros((1, estimator.n_features_in_), dtype=np.float32)
-    return replace(forest, base=estimator._raw_predict_init(anything)[0])  # noqa: SLF001  published nowhere else
+    return replace(forest, base=steep * estimator._raw_predict_init(anything)[0])  # noqa: SLF001  published nowhere else
+
+
+_LOSSES = ("squared_error", "absolute_error", "quantile", "poisson", "gamma")  # the last two answer exp of a raw score
 
 
 def _hist_gradient_boosting(estimator: Estimator) -> Forest:
-    if not hasattr(estimator, "classes_") and estimator.loss not in ("squared_error", "absolute_error", "quantile"):
+    if not hasattr(estimator, "classes_") and estimator.loss not in _LOSSES:
         raise NotOpenedError(say("histogram_loss", loss=str(estimator.loss)))
     rounds = estimator._predictors  # noqa: SLF001  published nowhere else
     trees = [(tree.nodes, k) for round_ in rounds for k, tree in enumerate(round_)]

@@ -100,7 +100,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     that was passed in is never touched. Raises InputError for what answers no label or number per row.
     """
     trained = _booster(model)
-    objective = _objective(trained)
+    objective = _objective(trained, booster=_is_booster(model))
     regression = objective.startswith(_VALUES) if _is_booster(model) else not hasattr(model, "classes_")
     check_output(model, output, regression=regression)
     private = _one_thread(model)
@@ -250,16 +250,30 @@ def _learner(booster: Booster) -> dict[str, Any]:
     return learner
 
 
-def _objective(booster: Booster) -> str:
+def _objective(trained: Booster, *, booster: bool) -> str:
     """Return the objective; InputError if it gives no label or number per row."""
-    learner = _learner(booster)
+    learner = _learner(trained)
     targets, objective = int(learner["learner_model_param"].get("num_target", 1)), str(learner["objective"]["name"])
     if targets > 1:
         raise InputError("model", f"answers {targets} values per row", "wrap one model per output")
     if not objective.startswith(_VALUES) and objective not in _LABELS:
-        fact = f"its objective {objective} ranks rows or estimates survival; it gives no label or value per row"
-        raise InputError("model", fact, "wrap a classifier or regressor, or a function of it with output=")
+        raise _refused(objective, booster=booster)
     return objective
+
+
+def _refused(objective: str, *, booster: bool) -> InputError:
+    """Return why an objective gives no label or value per row, and what would."""
+    asked = "model.predict(xgboost.DMatrix(rows))" if booster else "model.predict(rows)"
+    if objective.startswith("survival:"):
+        fact = f"its objective {objective} estimates survival, and leaves open what is wanted of a row"
+        fix = f"wrap its estimates as a function: lambda rows: {asked}, with output='value' and a target=Target(low=..)"
+    elif objective.startswith("rank:"):
+        fact = f"its objective {objective} ranks rows among others of a query, and decides nothing about one row alone"
+        fix = f"wrap the decision that its ranks lead to: lambda rows: ({asked} > cutoff) * 1, with output='label'"
+    else:
+        fact = f"its objective {objective} is not known here, so its answers have no known meaning"
+        fix = f"wrap them as a function: lambda rows: {asked}, with output='value' and a target=Target(low=..)"
+    return InputError("model", fact, fix)
 
 
 def _is_its_own(model: object) -> bool:
