@@ -379,7 +379,7 @@ def test_parts_are_let_go_of(loans, tmp_path, monkeypatch):
         return part
 
     monkeypatch.setattr(measured, "_measured", watched)
-    beside = lines.Beside.of(loans.rows, None, None, loans.explained)
+    beside = lines.Beside.of(loans.rows, None, {}, loans.explained)
     rows = loans.rows.reset_index(drop=True)
     parts = measured.measure_rows(loans.explained, rows, measured.Measuring(part=10))
     lines.write(tmp_path / "lines.parquet", parts, beside, loans.explained)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import mlflow
 from mlflow.exceptions import MlflowException
@@ -14,6 +15,20 @@ from mlflow_cf.artifact.load import load_folder
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.flavors import check_is_model, fetch
+
+
+class SparkFrame(Protocol):
+    """A data frame of Spark, as far as it shows here."""
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        ...
+
+    def mapInArrow(self, func: Any, schema: Any) -> Any:  # noqa: N802  Spark's name
+        """Let workers make other rows of its rows."""
+        ...
+
 
 ModelSource = str | Path | PyFuncModel | ExplainedModel
 

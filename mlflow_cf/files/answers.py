@@ -77,10 +77,19 @@ def answer_block(explained: ExplainedModel, rows: pd.DataFrame, params: Mapping[
     try:
         return explained.request(rows, {"counterfactual": dict(params)})
     except InputError as error:
-        if error.path != "rows" or not len(rows):
-            raise
-        told = explained.space.encode_rows(explained.space.read(rows))[1]
-        reasons = [told.get(place, error.fact) for place in range(len(rows))]
+        return unreadable(explained, rows, error)
+
+
+def unreadable(explained: ExplainedModel, rows: pd.DataFrame, error: InputError) -> Explanations:
+    """Return ``invalid`` explanations for rows none of which can be predicted, as the `error` of the request says.
+
+    Raises:
+        InputError: the error is about something else.
+    """
+    if error.path != "rows" or not len(rows):
+        raise error
+    told = explained.space.encode_rows(explained.space.read(rows))[1]
+    reasons = [told.get(place, error.fact) for place in range(len(rows))]
     named: dict[str, Any] = {"explainer": explained.explainer.name, "seed": explained.policy.seed}
     invalid = (Explanation("invalid", reason, None, None, **named) for reason in reasons)
     return Explanations(tuple(invalid), rows.index, explained.space)

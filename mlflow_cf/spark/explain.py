@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 from mlflow.models import Model
@@ -21,9 +21,8 @@ from mlflow_cf.errors import CounterfactualError, InputError, did_you_mean
 from mlflow_cf.files.answers import answer_block
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.spark.columns import arrow_column, reply_columns, rows_of
+from mlflow_cf.spark.errors import MOST_SHOWN, told
 from mlflow_cf.spark.shipped import opened, ship
-
-MOST_SHOWN: Final = 300  # characters of an error of a worker
 
 
 def explain(
@@ -57,7 +56,7 @@ def explain(
     folder = fetch(model_uri)
     origin = origin_of(folder)
     signature: Any = Model.load(str(folder)).signature
-    outputs, inputs = reply_columns(signature.outputs), _inputs(df, signature.inputs)
+    outputs, inputs = reply_columns(signature.outputs), inputs_of(df, signature.inputs)
     keys = list(df.columns) if key is None else [key] if isinstance(key, str) else list(key)
     _check_keys(df, keys, list(outputs))
     kinds = {name: kind for name, (_, kind) in outputs.items()}
@@ -120,22 +119,19 @@ def _try(df: DataFrame, work: Work) -> None:
     """Let one worker open the model and answer a row of its background with these options."""
     fix = "install the same mlflow-cf, and the model's requirements, for the Python of Spark's workers"
     try:
-        (told,) = df.sparkSession.range(1, numPartitions=1).mapInArrow(Trial(work), "error string").collect()
+        (tried,) = df.sparkSession.range(1, numPartitions=1).mapInArrow(Trial(work), "error string").collect()
     except PySparkException as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
-        raise InputError("workers", f"cannot open the model ({_last(lines)[:MOST_SHOWN]})", fix) from error
-    if told["error"]:
-        raise InputError("model", told["error"].replace("\n", " ")[:MOST_SHOWN])
+        raise InputError("workers", f"cannot open the model ({told(error)})", fix) from error
+    if tried["error"]:
+        raise InputError("model", tried["error"].replace("\n", " ")[:MOST_SHOWN])
 
 
-def _last(lines: Sequence[str]) -> str:
-    """Return the last line of an error of Python among the lines of one of Java."""
-    named = [line for line in lines if line.split(":")[0].endswith("Error")]
-    return named[-1] if named else lines[0] if lines else "no message"
+def inputs_of(df: DataFrame, inputs: Schema) -> list[str]:
+    """Return the model's columns that `df` has.
 
-
-def _inputs(df: DataFrame, inputs: Schema) -> list[str]:
-    """Return the model's columns that `df` has."""
+    Raises:
+        InputError: one is missing, or there twice.
+    """
     names = list(map(str, inputs.input_names()))
     required = set(map(str, inputs.required_input_names()))
     for name in names:

@@ -47,7 +47,7 @@ def opened(name: str) -> ExplainedModel:
 
 
 # A worker process is given many parts of data frames, one after the other, and nothing else outlives a part.
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)  # versions that are compared are opened side by side
 def _opened(folder: str) -> ExplainedModel:
     explained = load_folder(Path(folder))
     explained.warm_up()

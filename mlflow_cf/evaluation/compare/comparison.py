@@ -37,7 +37,8 @@ class Comparison:
         metrics: version -> its metrics: those of its evaluation, and ``cf/survival``, the share of the counterfactuals
             of the version before that this one predicts as wanted, with ``cf/probability_lost``.
         aggregates: all of them as a table: version, explainer, group ("" for all rows), metric and value.
-        table: one line per version, explainer and row, with every metric of that row.
+        table: one line per version, explainer and row, with every metric of that row; of data frames of Spark, per
+            row of the sample.
         survival: one line per issuing version, explainer, judging version and group.
         burden: one line per version, explainer, group and measure, with the change since the version before.
         advice: one line per version, explainer and feature: the share of answers that change it.

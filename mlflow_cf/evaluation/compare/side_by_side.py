@@ -129,6 +129,7 @@ class SideBySide:
 
 
 NAMES: Final = ("version", "explainer")
+VERDICT: Final = ("survival", "probability_lost")  # what other versions say of an answer
 
 
 def stacked(tables: Mapping[tuple[str, ...], pd.DataFrame], *names: str) -> pd.DataFrame:
@@ -173,9 +174,13 @@ def advice(
     Returns:
         One line per feature: feature, answers, share, low, high, change, change_low, change_high.
     """
-    old = None if before is None else _leanings(before, features)
-    table = means(_leanings(measured, features), None, bootstrap, old).drop(columns="group")
-    return table.rename(columns={"measure": "feature", "rows": "answers", "mean": "share"})
+    old = None if before is None else leanings(before, features)
+    return advice_of(means(leanings(measured, features), None, bootstrap, old))
+
+
+def advice_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return `means` of `leanings` as `advice` does."""
+    return table.drop(columns="group").rename(columns={"measure": "feature", "rows": "answers", "mean": "share"})
 
 
 def _measures(measured: pd.DataFrame) -> pd.DataFrame:
@@ -183,7 +188,7 @@ def _measures(measured: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns="effort") if table["effort"].isna().all() else table
 
 
-def _leanings(measured: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
+def leanings(measured: pd.DataFrame, features: Sequence[str]) -> pd.DataFrame:
     """Return (m, d) whether the nearest answer of each row changes each feature; NaN for rows without one."""
     table = pd.DataFrame(np.nan, index=measured.index, columns=list(features))
     found = measured["counterfactual"].notna()
@@ -254,7 +259,7 @@ def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
         likely = np.array(target.probability(outcome), dtype=np.float64)
         survived[issued.places[places]] = target.met(outcome)
         lost[issued.places[places]] = issued.probability[places] - likely
-    return pd.DataFrame({"survival": survived, "probability_lost": lost})
+    return pd.DataFrame(dict(zip(VERDICT, (survived, lost), strict=True)))
 
 
 def survival(verdict: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -269,8 +274,13 @@ def survival(verdict: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Boot
         One line per group: group, answers, survival (share) with low and high, probability_lost (mean) with lost_low
         and lost_high.
     """
-    table = means(verdict, groups, bootstrap).set_index("group")
-    kept, lost = (table[table["measure"] == name] for name in verdict.columns)
+    return survival_of(means(verdict, groups, bootstrap))
+
+
+def survival_of(table: pd.DataFrame) -> pd.DataFrame:
+    """Return `means` of what `judged` returns as `survival` does."""
+    table = table.set_index("group")
+    kept, lost = (table[table["measure"] == name] for name in VERDICT)
     kept = kept.rename(columns={"rows": "answers", "mean": "survival"})
     lost = lost.rename(columns={"mean": "probability_lost", "low": "lost_low", "high": "lost_high"})
     shown = [kept[["answers", "survival", "low", "high"]], lost[["probability_lost", "lost_low", "lost_high"]]]
@@ -370,18 +380,30 @@ def differences(before: pd.DataFrame, after: pd.DataFrame, bootstrap: Bootstrap)
     both = ~np.isnan(pairs)
     counted = both.sum(axis=0)
     low, high = bootstrap.ends(bootstrap.means(pairs), counted)
-    signs = np.array([SIGNS[METRICS[name].better] for name in after.columns])
-    moved = signs * (np.sign(low) + np.sign(high))
+    old, new = (_mean(np.where(both, table, np.nan)) for table in (before, after))
+    return difference_table(list(after.columns), counted, (old, new, _mean(pairs)), (low, high))
+
+
+def difference_table(
+    metrics: Sequence[str],
+    counted: NDArray[np.intp],
+    means: tuple[Floats, Floats, Floats],
+    interval: tuple[Floats, Floats],
+) -> pd.DataFrame:
+    """Return `differences` of metrics (k,): pairs, means before and after, of after - before, and its interval."""
+    (before, after, moved), (low, high) = means, interval
+    signs = np.array([SIGNS[METRICS[name].better] for name in metrics])
+    clear = signs * (np.sign(low) + np.sign(high))
     return pd.DataFrame(
         {
-            "metric": list(after.columns),
+            "metric": metrics,
             "rows": counted,
-            "before": _mean(np.where(both, before, np.nan)),
-            "after": _mean(np.where(both, after, np.nan)),
-            "difference": _mean(pairs),
+            "before": before,
+            "after": after,
+            "difference": moved,
             "low": low,
             "high": high,
-            "verdict": np.select([moved == 2, moved == -2], ["better", "worse"], ""),
+            "verdict": np.select([clear == 2, clear == -2], ["better", "worse"], ""),
         }
     )
 

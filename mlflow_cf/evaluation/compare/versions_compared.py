@@ -5,9 +5,10 @@ In MLflow that is one run with a child per version, metrics on the logged models
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Final
 
 import mlflow
@@ -20,6 +21,7 @@ from mlflow_cf.evaluation import told
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.reported import material_of_versions
 from mlflow_cf.evaluation.compare.side_by_side import Bootstrap, MeasuredExplainer, SideBySide
+from mlflow_cf.evaluation.compare.summed import SummedVersions
 from mlflow_cf.evaluation.compare.versions import Candidate, Versions, open_versions
 from mlflow_cf.evaluation.findings import heaviest, moved, survived
 from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
@@ -31,7 +33,7 @@ from mlflow_cf.evaluation.measure.measured import Measuring
 from mlflow_cf.evaluation.measure.reported import failed, log_report
 from mlflow_cf.evaluation.measure.result import Evaluation
 from mlflow_cf.evaluation.pictures.versions import pictures
-from mlflow_cf.evaluation.source import Source
+from mlflow_cf.evaluation.source import Source, SparkFrame
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
 from mlflow_cf.words.markdown import fenced, plain
@@ -39,7 +41,7 @@ from mlflow_cf.words.markdown import fenced, plain
 
 def compare(
     name_or_uris: object,
-    rows: Table,
+    rows: Table | SparkFrame,
     *,
     versions: Sequence[int | str] | None = None,
     labels: str | ArrayLike | None = None,
@@ -61,7 +63,9 @@ def compare(
         name_or_uris: the name of a registered model; or one or a list of, or name -> one of: URIs, folders, explained
             models and plain models. Plain ones are wrapped with the background and the policy of the first explained
             one.
-        rows: rows to explain (m, c): a table with the columns of every version, and perhaps others for `groups`.
+        rows: rows to explain (m, c): a table with the columns of every version, and perhaps others for `groups`; or
+            such a data frame of Spark. Spark's workers measure all rows, under versions that were logged or saved;
+            intervals are then those of the normal distribution, and `Comparison.table` and the report show 1,000 rows.
         versions: numbers or aliases of the registered model's versions, oldest first; None: all.
         labels, explainers, groups: as in `evaluate`.
         count, seed, max_evaluations, certify: as in `ExplainedModel.explain`.
@@ -70,28 +74,61 @@ def compare(
     Raises:
         InputError: arguments that do not fit; no version that can be compared.
     """
+    how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
+    module = SHEETS.get(type(rows).__module__.partition(".")[0])
+    make: Callable[..., Sheet] = sheet_of if module is None else import_module(module).sheet_of
+    return make(
+        name_or_uris, rows, how, versions=versions, labels=labels, explainers=explainers, groups=groups
+    ).compared()
+
+
+SHEETS: Final[Mapping[str, str]] = {"pyspark": "mlflow_cf.spark.compare"}  # of tables by the package they are of
+
+
+def sheet_of(
+    name_or_uris: object,
+    rows: object,
+    measuring: Measuring,
+    *,
+    versions: Sequence[int | str] | None = None,
+    labels: str | ArrayLike | None = None,
+    explainers: Sequence[ExplainerSource] | None = None,
+    groups: GroupSource | None = None,
+) -> Sheet:
+    """Return what `compare` works on.
+
+    Raises:
+        InputError: arguments that do not fit; no version that can be compared.
+    """
     if not isinstance(rows, pd.DataFrame | np.ndarray):
         raise InputError("rows", f"a {type(rows).__name__} is not a table", "pass a pandas DataFrame")
     table = pd.DataFrame(rows).reset_index(drop=True)
     found = open_versions(name_or_uris, table, versions)
-    how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
     tasks = {
         one.name: task_of(
-            Source(explained, one.model_id), table, how, labels=labels, explainers=explainers, groups=groups
+            Source(explained, one.model_id), table, measuring, labels=labels, explainers=explainers, groups=groups
         )
         for one, explained in found.compared.items()
     }
-    return _Sheet(found, tasks, table, groups_of(table, groups)).compared()
+    return Sheet(found, tasks, table, groups_of(table, groups))
 
 
 @dataclass(frozen=True, eq=False)
-class _Sheet:
-    """What a comparison works on, and what it has so far: the tasks and what came of them by version."""
+class Sheet:
+    """What a comparison works on, and what it has so far.
+
+    Attributes:
+        found: the versions; tasks: how each is evaluated.
+        rows: (m, c) numbered from 0; groups: (m, ..) the group of each.
+        elsewhere: measures all rows under all versions, where `rows` are a sample of them.
+        evaluations: what came of the tasks, by version; failed: why nothing came of others.
+    """
 
     found: Versions
     tasks: Mapping[str, Task]
     rows: pd.DataFrame
     groups: pd.DataFrame
+    elsewhere: Callable[[], SummedVersions] | None = None
     evaluations: dict[str, Evaluation] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
 
@@ -100,8 +137,10 @@ class _Sheet:
         names, own = list(self.tasks), mlflow.active_run() is None
         with in_run(f"compare {names[0]} to {names[-1]}") as run_id:
             mlflow.set_tag("cf.compared", ", ".join(names))
+            if self.elsewhere is not None:
+                self.elsewhere()
             logbook = Logbook(run_id, FOLDER, None, None, own=own)
-            logbook.note_params(PARAMS, {"versions": ", ".join(names)} | self.tasks[names[0]].asked())
+            logbook.note_params(PARAMS, {"versions": ", ".join(names)} | self.asked(names[0]))
             try:
                 for candidate in self.found.compared:
                     self.evaluate(candidate)
@@ -111,6 +150,12 @@ class _Sheet:
                 reasons = "; ".join(f"{name}: {reason}" for name, reason in self.failed.items())
                 raise InputError("versions", f"none could be evaluated ({reasons})", "mend one, or name others")
         return comparison
+
+    def asked(self, name: str) -> dict[str, str]:
+        """Return how it was asked for, as the first version was."""
+        with suppress(InputError):  # its evaluation tells of it
+            return self.tasks[name].measured().asked()
+        return self.tasks[name].asked()
 
     def evaluate(self, candidate: Candidate) -> None:
         """Evaluate a version in a run of its own; what was measured is logged however that ends."""
@@ -130,6 +175,10 @@ class _Sheet:
         explained = {name: self.tasks[name].source.explained for name in self.evaluations}
         sheets = SideBySide(explained, self._measured(), self.rows, self.groups, Bootstrap())
         survival, notes = sheets.survival()
+        tables: SideBySide | SummedVersions = sheets
+        if self.elsewhere is not None and self.evaluations:
+            tables = self.elsewhere()
+            survival = tables.survival()
         metrics, aggregates = {}, []
         for name, one in self.evaluations.items():
             survivors = sheets.survivors(survival, name)
@@ -148,9 +197,9 @@ class _Sheet:
             else pd.DataFrame(),
             table=sheets.table(),
             survival=survival,
-            burden=sheets.burden(),
-            advice=sheets.advice(),
-            differences=sheets.differences(),
+            burden=tables.burden(),
+            advice=tables.advice(),
+            differences=tables.differences(),
             newest=self.found.newest,
             failed={**self.found.failed, **self.failed},
             notes=(*self.found.notes, *notes, *self._notes()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
@@ -14,7 +15,9 @@ import pyarrow.parquet as pq
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.lines import members_of
 from mlflow_cf.evaluation.measure.measured import WEIGHT
-from mlflow_cf.metrics import METRICS, aggregate
+from mlflow_cf.evaluation.measure.moments import Moments
+from mlflow_cf.features import Floats
+from mlflow_cf.metrics import METRICS
 from mlflow_cf.reporting.groups import GROUP, column_of
 from mlflow_cf.words.phrases import MARKS
 from mlflow_cf.words.reasons import NOTHING_LEFT
@@ -34,6 +37,7 @@ MEANS: Final[Mapping[str, str]] = {
     lines.CORRECT: "accuracy",
     lines.ABSOLUTE_ERROR: "mean_absolute_error",
 }
+FACTS: Final = ("status", "reason", "proof", "answers", "seconds")  # columns of lines that counts need
 NAME: Final = 250  # characters of a metric's name that MLflow keeps
 _ODD: Final = re.compile(r"[^\w.\- ]")
 
@@ -52,6 +56,28 @@ class Figure(NamedTuple):
 COLUMNS: Final = Figure._fields
 
 
+@dataclass(frozen=True, eq=False)
+class Summed:
+    """What figures are made of: sums of measured lines by group.
+
+    Attributes:
+        groups: (g,) their names; the first one is "", all rows.
+        columns: (k,) names of columns as `MEANS` and `shares` have them.
+        moments: (g, k) of these columns.
+        seconds: (g, 2) the median and the 95th percentile; NaN where nothing took time.
+    """
+
+    groups: Sequence[str]
+    columns: Sequence[str]
+    moments: Moments
+    seconds: Floats
+
+    def of(self, column: str) -> tuple[int, float, float, float]:
+        """Return of all rows how many have a value in a column; its mean, least and largest value."""
+        k, own = list(self.columns).index(column), self.moments
+        return int(own.count[0, k]), float(own.mean[0, k]), float(own.least[0, k]), float(own.largest[0, k])
+
+
 def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     """Return all figures of written lines as a table of `COLUMNS`; ``group`` is "" for all rows.
 
@@ -64,19 +90,41 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     names = pq.read_schema(path).names
     groups = pd.read_parquet(path, columns=[name for name in names if name.startswith(GROUP)])
     members = members_of(groups.rename(columns=lambda name: name.removeprefix(GROUP)), lines.size(path))
+    inside = list(members.values())
+    columns = [name for name in MEANS if name in names]
+    read = (pd.read_parquet(path, columns=[name])[name].to_numpy(np.float64) for name in columns)  # one at a time
+    means = [Moments.of(column[:, None], inside) for column in read]
+    facts = pd.read_parquet(path, columns=list(FACTS))
+    counted = shares(facts)
+    means.append(Moments.of(counted.to_numpy(np.float64), inside))
+    seconds = facts["seconds"].to_numpy(np.float64)
+    summed = Summed(
+        list(members),
+        [*columns, *counted.columns],
+        Moments(*(np.hstack(some) for some in zip(*(one.arrays().values() for one in means), strict=True))),
+        np.array([_percentiles(seconds[rows & ~np.isnan(seconds)]) for rows in inside]),
+    )
+    return figures_of(summed, explainer, groups.columns)
+
+
+def figures_of(summed: Summed, explainer: str, columns: Iterable[str]) -> pd.DataFrame:
+    """Return all figures of sums as `aggregates` does; `columns` are those by which rows are grouped."""
     found: list[Figure] = []
+    moments, errors = summed.moments, summed.moments.error
+    place = {name: at for at, name in enumerate(summed.columns)}
+    there = [at for at in range(len(summed.groups)) if moments.count[at, place["rows"]]]
     for name, metric in MEANS.items():
-        if name in names:
-            column = pd.read_parquet(path, columns=[name])[name].to_numpy(np.float64)
-            for group, rows in members.items():
-                one = aggregate(column[rows & ~np.isnan(column)])
-                if one.mean is not None:
-                    error = one.standard_error if not group or one.queries >= LEAST_SURE else None
-                    found.append(Figure(explainer, group, metric, one.mean, error, one.queries))
-    facts = pd.read_parquet(path, columns=["status", "reason", "proof", "answers", "seconds"])
-    for group, rows in members.items():
-        found += _counts(explainer, group, facts[rows])
-    return figures_table([*found, *gaps(found, groups.columns)])
+        if name in place:
+            k = place[name]
+            for at in there:
+                group, queries = summed.groups[at], int(moments.count[at, k])
+                if queries:
+                    sure = queries > 1 and (not group or queries >= LEAST_SURE)
+                    error = float(errors[at, k]) if sure else None
+                    found.append(Figure(explainer, group, metric, float(moments.mean[at, k]), error, queries))
+    for at in there:
+        found += _counts(summed, explainer, at, place)
+    return figures_table([*found, *gaps(found, columns)])
 
 
 def gaps(figures: Sequence[Figure], columns: Iterable[str]) -> Iterator[Figure]:
@@ -148,18 +196,38 @@ def fixed_rows(lines: pd.DataFrame) -> pd.Series[bool]:
     return fixed
 
 
-def _counts(explainer: str, group: str, facts: pd.DataFrame) -> list[Figure]:
+def shares(facts: pd.DataFrame) -> pd.DataFrame:
+    """Return columns (m, k) that are 1 where something holds of a row, else 0, and NaN where it says nothing.
+
+    ``rows`` holds of all; ``status/...`` of rows; ``infeasible`` and ``fixed_share`` of those that coverage counts;
+    ``proved/...`` of those with an answer.
+    """
     status = facts["status"]
-    figures = [("rows", float(len(facts)), len(facts))]
-    figures += [(f"status/{one}", float((status == one).sum()), len(facts)) for one in STATUSES]
-    counted = ~status.isin(NOT_COUNTED)
-    if counted.any():
-        figures.append(("infeasible", float((status[counted] == "infeasible").mean()), int(counted.sum())))
-        figures.append(("fixed_share", float(fixed_rows(facts)[counted].mean()), int(counted.sum())))
-    answered = facts.loc[facts["answers"] > 0, "proof"]
-    if len(answered):
-        figures += [(f"proved/{one}", float((answered == one).mean()), len(answered)) for one in get_args(Proof)]
-    seconds = facts["seconds"].dropna()
-    if len(seconds):
-        figures += [(f"seconds_p{q}", float(np.percentile(seconds, q)), len(seconds)) for q in (50, 95)]
-    return [Figure(explainer, group, name, value, None, queries) for name, value, queries in figures]
+    asked, answered = ~status.isin(NOT_COUNTED), facts["answers"] > 0
+    found = {"rows": pd.Series(1.0, index=facts.index)}
+    found |= {f"status/{one}": (status == one).astype(np.float64) for one in STATUSES}
+    found |= {"infeasible": (status == "infeasible").astype(np.float64).where(asked)}
+    found |= {"fixed_share": fixed_rows(facts).astype(np.float64).where(asked)}
+    found |= {f"proved/{one}": (facts["proof"] == one).astype(np.float64).where(answered) for one in get_args(Proof)}
+    return pd.DataFrame(found)
+
+
+def _counts(summed: Summed, explainer: str, at: int, place: Mapping[str, int]) -> list[Figure]:
+    """Return the figures of a group that are no means of metrics: counts, shares and percentiles."""
+    count, mean = summed.moments.count[at], summed.moments.mean[at]
+    figures = []
+    for name, k in place.items():
+        if name in MEANS or not count[k]:
+            continue
+        counts = name == "rows" or name.startswith("status/")
+        value = float(round(mean[k] * count[k])) if counts else float(mean[k])
+        figures.append(Figure(explainer, summed.groups[at], name, value, None, int(count[k])))
+    timed = int(count[place["seconds"]])
+    for name, value in zip(("seconds_p50", "seconds_p95"), summed.seconds[at].tolist(), strict=True):
+        if timed:
+            figures.append(Figure(explainer, summed.groups[at], name, value, None, timed))
+    return figures
+
+
+def _percentiles(seconds: Floats) -> list[float]:
+    return np.percentile(seconds, [50, 95]).tolist() if len(seconds) else [np.nan, np.nan]

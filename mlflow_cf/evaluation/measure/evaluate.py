@@ -6,8 +6,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import mlflow
 import numpy as np
@@ -24,12 +25,13 @@ from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregat
 from mlflow_cf.evaluation.measure.headline import logged, of_the_winner
 from mlflow_cf.evaluation.measure.lines import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows
+from mlflow_cf.evaluation.measure.panel import Whole
 from mlflow_cf.evaluation.measure.reported import Outcome, failed, log_report, material_of
 from mlflow_cf.evaluation.measure.result import Evaluation, contestants, ranking, unanswered
 from mlflow_cf.evaluation.measure.risks import risk_figures
 from mlflow_cf.evaluation.measure.shown import Shown
 from mlflow_cf.evaluation.pictures.evaluated import pictures
-from mlflow_cf.evaluation.source import ModelSource, Source, source_of
+from mlflow_cf.evaluation.source import ModelSource, Source, SparkFrame, source_of
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import as_rows
@@ -51,6 +53,7 @@ class Task:
         competing: whether figures are logged by explainer.
         risk: whether what answers give away is measured too.
         metrics: patterns of the names of metrics that are logged beside the headline ones.
+        elsewhere: measures all rows, where `rows` are a sample of them; whole: what it has found.
     """
 
     source: Source
@@ -61,6 +64,13 @@ class Task:
     competing: bool
     risk: bool = False
     metrics: tuple[str, ...] = ()
+    elsewhere: Callable[[], Whole] | None = None
+    whole: Whole | None = None
+
+    @property
+    def total(self) -> int:
+        """How many rows are measured."""
+        return len(self.rows) if self.whole is None else self.whole.rows
 
     def logged(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """Return which of all metrics are logged."""
@@ -72,9 +82,21 @@ class Task:
         names = map(str, self.beside.facts.columns)
         return [name.removeprefix(GROUP) for name in names if name.startswith(GROUP)]
 
+    def measured(self) -> Task:
+        """Return the task with what was measured of all rows, where those at hand are a sample of them.
+
+        Raises:
+            InputError: no explainer could do it.
+        """
+        if self.elsewhere is None:
+            return self
+        whole = self.elsewhere()
+        alive = {name: one for name, one in self.explainers.items() if name not in whole.failures}
+        return replace(self, explainers=alive, whole=whole)
+
     def asked(self) -> dict[str, str]:
         """Return how it was asked for."""
-        return told.asked(len(self.rows), self.columns, self.explainers, self.measuring, self.source.explained)
+        return told.asked(self.total, self.columns, self.explainers, self.measuring, self.source.explained)
 
 
 @dataclass(eq=False)
@@ -97,7 +119,7 @@ class SoFar:
 
 def evaluate(
     model: ModelSource,
-    rows: pd.DataFrame,
+    rows: pd.DataFrame | SparkFrame,
     *,
     labels: str | ArrayLike | None = None,
     explainers: Sequence[ExplainerSource] | None = None,
@@ -122,7 +144,9 @@ def evaluate(
 
     Args:
         model: an explained model in memory, a loaded pyfunc of one, or its URI or folder.
-        rows: rows to explain (m, d); other columns than the model's are welcome.
+        rows: rows to explain (m, d), with any other columns beside the model's: a pandas table, or a data frame of
+            Spark. Spark's workers measure all rows, and need a model that was logged or saved; lines, the distances in
+            pictures, the report and risks are then those of 1,000 rows that the seed draws.
         labels: (m,) true targets, or the column of `rows` with them: the share of right predictions, or their mean
             absolute error, is logged beside.
         explainers: several explainers, by name or as objects, on the same rows; None: the model's own. The winner's
@@ -132,7 +156,7 @@ def evaluate(
         groups: a column of `rows`, several, or column -> edges of bins: figures of each group beside those of all.
             Many numbers or dates without edges make bins at their quartiles.
         seed, max_evaluations, certify: as in `ExplainedModel.explain`.
-        time_limit_s: seconds for all rows of an explainer; None: no clock.
+        time_limit_s: seconds for all rows of an explainer, of all workers together; None: no clock.
         risk: also measure what answers give away, as ``cf/risk/...`` (see `risk_figures`), on rows that
             the model was not trained on; up to 1,000 of its background are explained beside them.
         metrics: further metrics to log, by their names or by patterns of these: ``["cf/gower", "cf/coverage/sex.*"]``.
@@ -144,21 +168,33 @@ def evaluate(
         KeyboardInterrupt: by Ctrl-C; what was measured by then is logged, and a run of our own has failed.
     """
     how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
-    task = task_of(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk,
-                   metrics=metrics)  # fmt: skip
+    task = tasks_of(rows)(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk,
+                          metrics=metrics)  # fmt: skip
     folder = task.source.folder
     if register_winner is not None and folder is None:
         fix = "pass the URI or folder of a logged one"
         raise InputError("register_winner", "the files of this model are not known", fix)
     own = mlflow.active_run() is None
     with in_run() as run_id:
-        data = dataset_of(task.rows, name)
+        data = dataset_of(task.rows, name if task.elsewhere is None else f"{name}_sample")
         found = carry_out(task, Logbook(run_id, name, task.source.model_id, data, own=own))
         if register_winner is None or folder is None:
             return found
         info = log_with_explainer(folder, task.explainers[found.winner], "explained", register_winner)
         version = info.registered_model_version
         return replace(found, version=None if version is None else int(version))
+
+
+TASKS: Final[Mapping[str, str]] = {"pyspark": "mlflow_cf.spark.evaluate"}  # of tables by the package they are of
+
+
+def tasks_of(rows: object) -> Callable[..., Task]:
+    """Return what makes tasks of a table: `task_of`, or that of the module for the package that the table is of."""
+    module = TASKS.get(type(rows).__module__.partition(".")[0])
+    if module is None:
+        return task_of
+    made: Callable[..., Task] = import_module(module).task_of
+    return made
 
 
 def task_of(
@@ -181,7 +217,7 @@ def task_of(
     source.explained.space.select(table)
     if not len(table):
         raise InputError("rows", "there are none", "pass at least one row")
-    beside = lines.Beside.of(table, _labels(table, labels), groups, source.explained)
+    beside = lines.Beside.of(table, _labels(table, labels), lines.groupers_of(table, groups), source.explained)
     if isinstance(metrics, str):
         raise InputError("metrics", f"{metrics!r} is not a list of names", f"pass [{metrics!r}]")
     chosen = contestants([source.explained.explainer] if explainers is None else explainers)
@@ -194,6 +230,7 @@ def carry_out(task: Task, logbook: Logbook) -> Evaluation:
     so_far = SoFar()
     with tempfile.TemporaryDirectory(prefix="mlflow-cf-") as scratch:
         logbook.note_input()
+        task = task.measured()
         logbook.note_params(told.EVALUATE, task.asked())
         measure_all(task, Path(scratch), so_far)
         found = _logged(task, so_far, logbook) if so_far.paths else None
@@ -244,16 +281,20 @@ def _measure(task: Task, name: str, scratch: Path, so_far: SoFar) -> None:
 
 def reported(task: Task, so_far: SoFar) -> Outcome:
     """Return what a report is made of: the aggregates of all explainers, and the explanations by the best of them."""
-    table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
-    ranked = ranking(so_far.paths)
+    whole = task.whole
+    if whole is None:
+        table = pd.concat([aggregates(path, name) for name, path in so_far.paths.items()], ignore_index=True)
+        ranked = ranking(so_far.paths)
+    else:
+        table, ranked = whole.figures, tuple(name for name in whole.ranking if name in so_far.paths)
     return Outcome(
         source=task.source,
         rows=task.rows,
         paths={name: so_far.paths[name] for name in ranked},
         kept=so_far.shown[ranked[0]].items,
         figures=table,
-        notes=(*_notes(table), *unanswered(so_far.paths)),
-        failures=dict(so_far.failures),
+        notes=(*_sampled(task), *_notes(table), *unanswered(so_far.paths)),
+        failures={**({} if whole is None else whole.failures), **so_far.failures},
         count=task.measuring.count,
         seed=task.measuring.seed,
         time_limit_s=task.measuring.time_limit_s,
@@ -288,6 +329,7 @@ def _logged(task: Task, so_far: SoFar, logbook: Logbook) -> Evaluation:
         artifacts={name: f"{logbook.folder}/{path.name}" for name, path in so_far.paths.items()},
         source=task.source,
         rows=task.rows,
+        total=task.total,
         report="" if material is None else log_report(material, logbook.folder),
         material=material,
     )
@@ -309,6 +351,13 @@ def _material(outcome: Outcome) -> Material | None:
 def _unlogged(task: Task) -> Iterator[str]:
     if task.source.model_id is None:
         yield "the model has no LoggedModel in this store: metrics are those of the run alone"
+
+
+def _sampled(task: Task) -> Iterator[str]:
+    """Yield what is known of a sample of the rows alone."""
+    if task.whole is not None:
+        shown = f"{len(task.rows):,} of the {task.total:,} rows, drawn by the seed"
+        yield f"figures are those of all rows; lines, distances in pictures, and the report show {shown}"
 
 
 def _notes(table: pd.DataFrame) -> Iterator[str]:
@@ -337,7 +386,7 @@ def _told(found: Evaluation | None, task: Task) -> str:
     done = ", ".join(
         f"{rows:,.0f} by {name}" for name, rows in zip(measured["explainer"], measured["value"], strict=True)
     )
-    return f"interrupted: of {len(task.rows):,} rows, {done} were measured; they are logged to run {found.run_id}"
+    return f"interrupted: of {task.total:,} rows, {done} were measured; they are logged to run {found.run_id}"
 
 
 def _labels(rows: pd.DataFrame, labels: str | ArrayLike | None) -> np.ndarray[Any, Any] | None:

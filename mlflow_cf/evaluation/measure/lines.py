@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.evaluation.measure.bins import quartile_labels
+from mlflow_cf.evaluation.measure.bins import Bins, Grouper, Values, quartile_grouper
 from mlflow_cf.evaluation.measure.measured import TYPES, columns_of
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.reporting.groups import GROUP, order_of
@@ -43,10 +43,14 @@ class Beside:
 
     @classmethod
     def of(
-        cls, rows: pd.DataFrame, labels: np.ndarray[Any, Any] | None, groups: GroupSource | None, model: ExplainedModel
+        cls,
+        rows: pd.DataFrame,
+        labels: np.ndarray[Any, Any] | None,
+        groupers: Mapping[str, Grouper],
+        model: ExplainedModel,
     ) -> Beside:
-        """Collect it for `rows` (m, d)."""
-        facts = groups_of(rows, groups).add_prefix(GROUP).reset_index(drop=True)
+        """Collect it for `rows` (m, d), whose groups are told by `groupers`."""
+        facts = grouped(rows, groupers).add_prefix(GROUP).reset_index(drop=True)
         facts.insert(0, ROW, pd.Series([str(label) for label in rows.index], dtype="str"))
         if labels is not None:
             facts[LABEL] = pd.Series([str(label) for label in labels], dtype="str")
@@ -109,28 +113,71 @@ GroupSource = str | Sequence[str] | Mapping[str, Sequence[float] | None]
 
 
 def groups_of(rows: pd.DataFrame, groups: GroupSource | None) -> pd.DataFrame:
-    """Return the group of each row as text, one column per column asked for, in rows' order.
+    """Return the group of each row as text, one column per column asked for, in rows' order; see `groupers_of`."""
+    return grouped(rows, groupers_of(rows, groups))
+
+
+def groupers_of(rows: pd.DataFrame, groups: GroupSource | None) -> dict[str, Grouper]:
+    """Return what tells the group of each row, by the columns asked for.
 
     Args:
         rows: the table (m, d); columns that the model does not take are welcome.
-        groups: a column, or several, whose values are groups, or whose `quartile_labels` where it has many numbers or
-            dates; or column -> edges of bins: ``{"age": [30, 50]}`` makes ``below 30``, ``30 to 50`` and ``50 or
-            more``; with None in their place every value is a group.
+        groups: a column, or several, whose values are groups, or the bins of `quartile_grouper` where it has many
+            numbers or dates; or column -> edges of bins: ``{"age": [30, 50]}`` makes ``below 30``, ``30 to 50`` and
+            ``50 or more``; with None in their place every value is a group.
 
     Raises:
         InputError: a column that is not there, or one with more than 50 values and no bins.
     """
-    binned = not isinstance(groups, Mapping)
-    if not isinstance(groups, Mapping):
-        asked = [groups] if isinstance(groups, str) else groups
-        groups = {} if asked is None else dict.fromkeys(asked)
-    columns = {}
-    for name, edges in groups.items():
+    found: dict[str, Grouper] = {}
+    for name, edges in asked_groups(groups).items():
         if name not in rows.columns:
             raise InputError(f"groups.{name}", "not a column of rows", did_you_mean(name, rows.columns, "columns"))
-        own = quartile_labels(rows[name]) if binned else None
-        columns[name] = _labels(rows[name], name, edges) if own is None else own.mask(rows[name].isna(), MISSING)
+        column = rows[name]
+        own = None if isinstance(groups, Mapping) else quartile_grouper(column)
+        if own is None and edges is not None:
+            own = edge_bins(name, edges, numbers=pd.api.types.is_numeric_dtype(column))
+        if own is None:
+            check_few(name, column.nunique())
+        found[name] = own or Values()
+    return found
+
+
+def asked_groups(groups: GroupSource | None) -> Mapping[str, Sequence[float] | None]:
+    """Return the columns by which groups are asked for, with the edges of their bins where they are given."""
+    if isinstance(groups, Mapping):
+        return groups
+    return {} if groups is None else dict.fromkeys([groups] if isinstance(groups, str) else groups)
+
+
+def grouped(rows: pd.DataFrame, groupers: Mapping[str, Grouper]) -> pd.DataFrame:
+    """Return the group of each row as text, one column per grouper, in rows' order."""
+    columns = {name: one.labels(rows[name]).mask(rows[name].isna(), MISSING) for name, one in groupers.items()}
     return pd.DataFrame(columns, index=rows.index, dtype="str")
+
+
+def check_few(name: str, distinct: int) -> None:
+    """Refuse a column with more values than anybody reads groups.
+
+    Raises:
+        InputError: it has so many `distinct` ones.
+    """
+    if distinct > MOST_GROUPS:
+        fix = f"give the edges of bins: groups={{{name!r}: [low, high]}}"
+        raise InputError(f"groups.{name}", f"{distinct:,} different values", fix)
+
+
+def edge_bins(name: str, bins: Sequence[float], *, numbers: bool) -> Bins:
+    """Return the bins between given edges of a column.
+
+    Raises:
+        InputError: no edges, or a column that does not have `numbers`.
+    """
+    edges = sorted(set(bins))
+    if not edges or not numbers:
+        raise InputError(f"groups.{name}", "bins need numbers, and at least one edge", f"groups={{{name!r}: [30, 50]}}")
+    names = [f"below {edges[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(edges)), f"{edges[-1]:g} or more"]
+    return Bins(tuple(map(float, edges)), tuple(names))
 
 
 def members_of(groups: pd.DataFrame | None, rows: int) -> dict[str, Bools]:
@@ -140,22 +187,3 @@ def members_of(groups: pd.DataFrame | None, rows: int) -> dict[str, Bools]:
         labels = named.to_numpy()
         members |= {f"{column}.{label}": labels == label for label in sorted(set(labels), key=order_of)}
     return members
-
-
-def _labels(column: pd.Series[Any], name: str, bins: Sequence[float] | None) -> pd.Series[Any]:
-    missing = column.isna()
-    if bins is not None:
-        return _binned(column, name, bins).mask(missing, MISSING)
-    if (distinct := column.nunique()) > MOST_GROUPS:
-        fix = f"give the edges of bins: groups={{{name!r}: [low, high]}}"
-        raise InputError(f"groups.{name}", f"{distinct:,} different values", fix)
-    return column.astype(object).map(str).mask(missing, MISSING)
-
-
-def _binned(column: pd.Series[Any], name: str, bins: Sequence[float]) -> pd.Series[Any]:
-    edges = sorted(set(bins))
-    if not edges or not pd.api.types.is_numeric_dtype(column):
-        raise InputError(f"groups.{name}", "bins need numbers, and at least one edge", f"groups={{{name!r}: [30, 50]}}")
-    names = [f"below {edges[0]:g}", *(f"{a:g} to {b:g}" for a, b in pairwise(edges)), f"{edges[-1]:g} or more"]
-    places = np.searchsorted(edges, column.to_numpy(np.float64, na_value=np.nan), side="right")
-    return pd.Series(np.array(names, dtype=object)[np.minimum(places, len(names) - 1)], index=column.index)

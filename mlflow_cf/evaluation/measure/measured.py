@@ -17,9 +17,10 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.files.answers import unreadable
 from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure_all
 from mlflow_cf.request.explaining import progress
-from mlflow_cf.words.explanations import Interrupted
+from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.statements import phrases_in
 
@@ -94,16 +95,7 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
             share = len(part) / (len(table) - start)
             granted_s = None if deadline is None else max(deadline - time.perf_counter(), LEAST_S) * share
             try:
-                explanations = explained.explain(
-                    part,
-                    count=options.count,
-                    explainer=options.explainer,
-                    seed=options.seed,
-                    time_limit_s=granted_s,
-                    max_evaluations=options.max_evaluations,
-                    certify=options.certify,
-                    reasons=bool(explained.policy.protected),
-                )
+                explanations = _explain(explained, part, options, granted_s)
             except Interrupted as stop:
                 found = [at for at, one in enumerate(stop.explanations) if "interrupted" not in phrases_in(one.reason)]
                 if found:
@@ -111,6 +103,40 @@ def measure_rows(explained: ExplainedModel, rows: pd.DataFrame, options: Measuri
                 raise
             yield _measured(explained, part, explanations, options)
             count(len(part))
+
+
+def measure_block(explained: ExplainedModel, rows: pd.DataFrame, options: Measuring) -> pd.DataFrame:
+    """Explain and measure some rows (m, d) of many: their lines, as `measure_rows` yields them.
+
+    Where the model can predict none of them, all are ``invalid``: they may stand among millions that it can predict.
+
+    Args:
+        explained: the model.
+        rows: a table with the model's columns.
+        options: how; a time limit is that of these rows, and `lof` is known or False.
+
+    Raises:
+        InputError: options that do not fit.
+    """
+    table = explained.space.read(rows)
+    try:
+        explanations = _explain(explained, table, options, options.time_limit_s)
+    except InputError as error:
+        explanations = unreadable(explained, table, error)
+    return _measured(explained, table, explanations, options)
+
+
+def _explain(explained: ExplainedModel, part: pd.DataFrame, how: Measuring, seconds: float | None) -> Explanations:
+    return explained.explain(
+        part,
+        count=how.count,
+        explainer=how.explainer,
+        seed=how.seed,
+        time_limit_s=seconds,
+        max_evaluations=how.max_evaluations,
+        certify=how.certify,
+        reasons=bool(explained.policy.protected),
+    )
 
 
 def columns_of(explained: ExplainedModel) -> list[str]:

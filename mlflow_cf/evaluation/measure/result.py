@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf import cards
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
 from mlflow_cf.evaluation.measure.aggregates import fixed_rows
 from mlflow_cf.evaluation.measure.cohorts import Cohorts, SummaryOptions, of_lines
@@ -40,7 +41,8 @@ class Evaluation:
         notes: what a reader should know.
         run_id: the run it is logged to.
         artifacts: explainer -> path of its lines among the run's artifacts.
-        source: the model; rows: what was explained.
+        source: the model; rows: what was explained, or a sample of it.
+        total: how many rows were explained.
         version: the version that was registered with the winner, if that was asked for.
         logged: the headline metrics and those asked for beside them: what run and LoggedModel have of `metrics`.
         report: path of the HTML report among the run's artifacts; "": none could be made.
@@ -56,6 +58,7 @@ class Evaluation:
     artifacts: Mapping[str, str]
     source: Source
     rows: pd.DataFrame
+    total: int
     version: int | None = None
     logged: Mapping[str, float] = field(default_factory=dict)
     report: str = ""
@@ -107,12 +110,12 @@ class Evaluation:
         for name, one in whole.groupby("explainer", sort=False):
             values = dict(zip(one["metric"], one["value"], strict=True))
             heads.append(f"  {name}: " + ", ".join(f"{key} {values[key]:.4g}" for key in SHOWN if key in values))
-        said = [f"Evaluation of {len(self.rows):,} rows; winner {self.winner}", *heads]
+        said = [f"Evaluation of {self.total:,} rows; winner {self.winner}", *heads]
         return "\n".join([*said, *(f"  {name} failed: {why}" for name, why in self.failures.items()), *self.notes])
 
     def _repr_html_(self) -> str:
         """Return the figures as a table for notebooks, with those who failed."""
-        head = f"{len(self.rows):,} rows; winner {self.winner} ({RULE})"
+        head = f"{self.total:,} rows; winner {self.winner} ({RULE})"
         said = [*(f"{name} failed: {why}" for name, why in self.failures.items()), *self.notes]
         return cards.page(cards.told(head), cards.items(said), cards.table(self.to_frame(), index=True))
 
@@ -146,7 +149,34 @@ def ranking(paths: dict[str, Path]) -> tuple[str, ...]:
     tables = {name: pd.read_parquet(path, columns=columns) for name, path in paths.items()}
     answered = [table["mixed"].notna().to_numpy() for table in tables.values() if table["mixed"].notna().any()]
     shared = np.logical_and.reduce(answered) if answered else np.zeros(0, dtype=np.bool_)
-    return tuple(sorted(tables, key=lambda name: _standing(tables[name], shared)))
+    return ranked({name: _standing(table, shared) for name, table in tables.items()})
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How an explainer did, as far as the `RULE` asks; NaN is unknown.
+
+    Attributes:
+        lawful: whether all answers are valid and meet all constraints.
+        coverage: mean; distance: mean over the rows that all explainers answered; seconds: median.
+    """
+
+    lawful: bool
+    coverage: float
+    distance: float
+    seconds: float
+
+    @property
+    def order(self) -> tuple[bool, float, float, float]:
+        """What is compared from left to right; less is better."""
+        uncovered = 0.0 if np.isnan(self.coverage) else 1.0 - self.coverage
+        distance = np.inf if np.isnan(self.distance) else self.distance
+        return not self.lawful, uncovered, distance, 0.0 if np.isnan(self.seconds) else self.seconds
+
+
+def ranked(standings: Mapping[str, Standing]) -> tuple[str, ...]:
+    """Return the names of explainers by the `RULE`, best first."""
+    return tuple(sorted(standings, key=lambda name: standings[name].order))
 
 
 def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
@@ -160,13 +190,8 @@ def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
         yield f"{name} answers no row; {count:,} of {len(asked):,} are {status}: {reason or 'no reason is told'}"
 
 
-def _standing(
-    table: pd.DataFrame, shared: np.ndarray[tuple[int], np.dtype[np.bool_]]
-) -> tuple[bool, float, float, float]:
-    """Return how an explainer did, by the rule: compared from left to right, less is better."""
+def _standing(table: pd.DataFrame, shared: Bools) -> Standing:
     checked = table[["validity", "constraint_satisfaction"]].dropna()
-    unlawful = not bool((checked == 1).all(axis=None))
-    coverage, distance = table["coverage"].mean(), table["mixed"][shared].mean() if shared.any() else np.inf
-    uncovered = 0.0 if np.isnan(coverage) else 1.0 - float(coverage)
+    distance = float(table["mixed"][shared].mean()) if shared.any() else np.nan
     seconds = float(table["seconds"].fillna(0.0).median())
-    return unlawful, uncovered, np.inf if np.isnan(distance) else float(distance), seconds
+    return Standing(bool((checked == 1).all(axis=None)), float(table["coverage"].mean()), distance, seconds)

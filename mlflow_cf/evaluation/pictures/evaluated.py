@@ -66,11 +66,14 @@ def pictures(
     columns = [
         name.removeprefix(GROUP) for name in pq.read_schema(next(iter(shown.values()))).names if name.startswith(GROUP)
     ]
-    facts = {name: pd.read_parquet(path, columns=["status", "mixed", "changed"]) for name, path in shown.items()}
+    facts = {name: pd.read_parquet(path, columns=["mixed", "changed"]) for name, path in shown.items()}
     findings = Findings(table, ranking, columns)
     more = len(ranking) - len(shown)
     note = f"The best {len(shown)} of {len(ranking)} explainers." if more else ""
-    yield "outcomes", finished(_outcomes(facts, findings, note))
+    yield "outcomes", finished(_outcomes(list(shown), findings, note))
+    lines = len(next(iter(facts.values())))
+    if lines < findings.own.get("rows", lines):
+        note = f"Drawn from a sample of {counted(lines, 'row')}. {note}".strip()
     if any(one["mixed"].notna().any() for one in facts.values()):
         yield "distances", finished(_distances(facts, findings, note))
         yield "changed_features", finished(_changed(facts, note, named or (lambda name: name.replace("_", " "))))
@@ -78,14 +81,12 @@ def pictures(
         yield "groups", finished(_groups(table, findings, list(shown), note))
 
 
-def _outcomes(facts: Mapping[str, pd.DataFrame], findings: Findings, note: str) -> Figure:
-    counts = {
-        explainer_name(name): one["status"].value_counts().reindex(list(STATUSES), fill_value=0)
-        for name, one in facts.items()
-    }
-    table = pd.DataFrame(counts)
+def _outcomes(names: Sequence[str], findings: Findings, note: str) -> Figure:
+    figures = {explainer_name(name): findings.whole[name] for name in names}
+    counts = {name: [own[f"status/{status}"] for status in STATUSES] for name, own in figures.items()}
+    table = pd.DataFrame(counts, index=list(STATUSES)).astype("int64")
     table = table[table.sum(axis=1) > 0]
-    rows = int(findings.own.get("rows", len(next(iter(facts.values())))))
+    rows = int(findings.own["rows"])
     key = {STATUS_WORDS[str(status)]: STATUS_COLOURS[str(status)] for status in table.index}
     several = len(table.columns) > 1
     said = f"{counted(rows, 'row')}. {note}".strip()
