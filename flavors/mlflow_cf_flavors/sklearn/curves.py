@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.structures import Column, CurveColumn, LevelColumn, NotOpenedError
+from mlflow_cf.structures import Column, CurveColumn, IntervalColumn, LevelColumn, NotOpenedError, NumberColumn
 from mlflow_cf.words.statements import say
-from mlflow_cf_flavors.sklearn.sources import DOUBLE, Combination, Source, block_dtype, finished
+from mlflow_cf_flavors.sklearn.sources import DOUBLE, Source, block_dtype, finished
 
 Transformer = Any  # scikit-learn carries no types
 Values = NDArray[Any]
@@ -29,7 +30,7 @@ def powers(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     for exponents in step.powers_.tolist():
         factors = [(columns[at], int(exponent)) for at, exponent in enumerate(exponents) if exponent]
         if not factors:
-            found.append(Combination(kind, (), np.empty(0), 1.0))
+            found.append(_ones(columns[0], dtype))
         elif len(factors) == 1 and factors[0][1] == 1:
             found.append(factors[0][0])
         elif len({column.feature for column, _ in factors}) > 1:
@@ -37,6 +38,15 @@ def powers(step: Transformer, sources: Sequence[Source]) -> list[Source]:
         else:
             found.append(_of_one(factors, dtype))
     return found
+
+
+def _ones(column: Column, dtype: np.dtype[Any]) -> Column:
+    """Return a column that is 1 whatever `column` is."""
+    if isinstance(column, LevelColumn | IntervalColumn):
+        return replace(column, table=np.ones(len(column.table), dtype=dtype))
+    if isinstance(column, NumberColumn):
+        return IntervalColumn(column, np.empty(0), np.ones(2, dtype=dtype))
+    return CurveColumn(column.feature, partial(np.ones_like, dtype=dtype), dtype)
 
 
 def _of_one(factors: Sequence[tuple[Column, int]], dtype: np.dtype[Any]) -> Column:
@@ -94,7 +104,6 @@ def _basis(spline: Any, extrapolation: str, numbers: Values, place: int) -> Valu
         within = np.clip(numbers, first, last)
     values: Values = spline(within)[:, place]
     if extrapolation == "linear":
-        slope = spline.derivative(1)
-        ends = np.where(numbers < first, slope(first)[place], slope(last)[place])
+        ends = np.where(numbers < first, spline(first, nu=1)[place], spline(last, nu=1)[place])
         values = values + (numbers - within) * ends
     return values
