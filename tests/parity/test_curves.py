@@ -30,7 +30,6 @@ SPLINES = [
     SplineTransformer(5, degree=2, extrapolation="linear", include_bias=False),
     SplineTransformer(4, extrapolation="continue", knots="quantile"),
     SplineTransformer(5, extrapolation="periodic"),
-    SplineTransformer(4, degree=1, extrapolation="linear"),
 ]
 TABLES: dict[str, list[Any]] = {
     "powers": [(PolynomialFeatures(3), ["age"]), (PolynomialFeatures(2, include_bias=False), ["debt"])],
@@ -49,6 +48,8 @@ TABLES: dict[str, list[Any]] = {
     "powers of truth values": [(PolynomialFeatures(2), ["member"]), (PolynomialFeatures(2), ["age"])],
     "powers of powers": [(make_pipeline(PolynomialFeatures(2), StandardScaler(), PolynomialFeatures(2)), ["debt"])],
     **{f"splines, {one.extrapolation}, {one.degree}": [(one, ["age", "debt"]), (WORDS, ["job"])] for one in SPLINES},
+    # scikit-learn takes a higher degree for all features but the first one here, and then no structure agrees with it
+    "splines, linear, 1": [(SplineTransformer(4, degree=1, extrapolation="linear"), ["age"])],
     "splines of the filled": [(make_pipeline(SimpleImputer(), StandardScaler(), SPLINES[0]), ["income", "age"])],
     "powers of splines": [(make_pipeline(SPLINES[0], PolynomialFeatures(2)), ["debt"])],
 }
