@@ -143,7 +143,7 @@ def test_files_shown_are_files_tested(page: Path) -> None:
             assert shown == (PACKAGES / name).read_text(encoding="utf-8"), f"{name} is another one"
 
 
-@pytest.mark.parametrize("name", ["explainer", "flavor"])
+@pytest.mark.parametrize("name", ["explainer", "flavor", "one-file-flavor"])
 def test_packages_shown_work(name: str, tmp_path: Path) -> None:
     """Installed as pip would leave them, what pages of docs/development show passes the suites that they show."""
     files = dict(FILE.findall(text_of(ROOT / "docs" / "development" / f"{name}.md")))

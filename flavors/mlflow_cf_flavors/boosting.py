@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.structures import Column, IntervalColumn, LevelColumn, NotOpenedError, Structure
+from mlflow_cf.structures import Column, CurveColumn, IntervalColumn, LevelColumn, NotOpenedError, Structure
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.answers import Floats
 from mlflow_cf_flavors.lightgbm.trees import TINY, lightgbm_forest
@@ -125,4 +125,6 @@ def without(column: Column, low: float, high: float) -> Column:
     if isinstance(column, LevelColumn | IntervalColumn):
         table = column.table
         return replace(column, table=np.where((table >= low) & (table <= high), np.nan, table))
+    if isinstance(column, CurveColumn):
+        raise NotOpenedError(say("curved_columns", kind="a model that takes zeros as missing values"))
     return replace(column, gap=(low, high))

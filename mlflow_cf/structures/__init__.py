@@ -24,6 +24,7 @@ from mlflow_cf.structures.growing import GrowingBox, SupportsGrowing, SupportsSe
 from mlflow_cf.structures.layers.columns import (
     ClippedLine,
     Column,
+    CurveColumn,
     IntervalColumn,
     LevelColumn,
     MonotoneStep,
@@ -48,6 +49,7 @@ __all__ = [
     "Contributions",
     "CostBound",
     "CostBounds",
+    "CurveColumn",
     "Dense",
     "Forest",
     "GrowingBox",

@@ -93,6 +93,14 @@ OPENING_PHRASES: Final[Phrases] = {
         "en": "{kind} behind {before}, which mixes columns",
         "de": "{kind} hinter {before}, das Spalten mischt",
     },
+    "curved_columns": {
+        "en": "{kind} behind powers or splines of a number",
+        "de": "{kind} hinter Potenzen oder Splines einer Zahl",
+    },
+    "products": {
+        "en": "{kind} that multiplies several features",
+        "de": "{kind}, das mehrere Merkmale multipliziert",
+    },
     "on_date": {
         "en": "{kind} on the date {feature}",
         "de": "{kind} auf dem Datum {feature}",

@@ -5,13 +5,14 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.compose import make_column_transformer
+from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor, StackingRegressor, VotingClassifier
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 from sklearn.svm import LinearSVC
 
 from mlflow_cf.testing import KINDS, Fitted, Kind, ModelSuite
@@ -40,6 +41,41 @@ def of_others(goal, rows, values):
 
 class TestMadeOfOthers(ModelSuite):
     kind = Kind(of_others, opened=True, n_labels=(0, 2))
+
+
+def of_several_kinds(goal, rows, values):
+    """Fit what is no sum: a vote of a linear model and trees, or a stack of both."""
+    prepare = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler(), SplineTransformer(4)), ["age", "income"]),
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["hours", "rooms"]),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["grade", "job", "member"]),
+    )
+    plain = make_column_transformer(
+        (SimpleImputer(), ["age", "income", "hours", "rooms"]),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), ["grade", "job", "member"]),
+    )
+    options = {"n_estimators": 5, "max_depth": 4, "random_state": 0}
+    if not goal.n_labels:
+        line = make_pipeline(prepare, Ridge())
+        members = [
+            ("line", TransformedTargetRegressor(line, func=np.sinh, inverse_func=np.arcsinh)),
+            ("trees", make_pipeline(plain, RandomForestRegressor(**options))),
+        ]
+        model = StackingRegressor(members, Ridge(), cv=3).fit(rows, values)
+        return Fitted(model, model.predict)
+    labels = words(goal)
+    members = [
+        ("line", make_pipeline(prepare, LogisticRegression())),
+        ("trees", make_pipeline(plain, RandomForestClassifier(**options))),
+    ]
+    model = VotingClassifier(members, voting="soft").fit(
+        rows, np.array(labels)[np.digitize(values, CUTS[goal.n_labels])]
+    )
+    return Fitted(model, model.predict, labels, model.predict_proba)
+
+
+class TestOfSeveralKinds(ModelSuite):
+    kind = Kind(of_several_kinds, opened=True)
 
 
 class TestXGBoost(ModelSuite):

@@ -13,8 +13,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.structures import ClippedLine, IntervalColumn, LevelColumn, MonotoneStep, NotOpenedError, NumberColumn
+from mlflow_cf.structures import (
+    ClippedLine,
+    CurveColumn,
+    IntervalColumn,
+    LevelColumn,
+    MonotoneStep,
+    NotOpenedError,
+    NumberColumn,
+)
 from mlflow_cf.words.statements import say
+from mlflow_cf_flavors.sklearn.curves import powers, splines
 from mlflow_cf_flavors.sklearn.sources import (
     CAST,
     UNSEEN,
@@ -250,6 +259,8 @@ def binned(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     for number, given in enumerate(sources):
         inner, count = step.bin_edges_[number][1:-1], int(step.n_bins_[number])
         source = stepped(step, given, CAST, dtype)
+        if isinstance(source, CurveColumn):
+            raise NotOpenedError(say("curved_columns", kind=type(step).__name__))
         if isinstance(source, Combination):
             raise refusal(step, given)
         bins: IntervalColumn | LevelColumn
@@ -313,6 +324,8 @@ _BLOCKS: dict[str, Block] = {
     "OrdinalEncoder": ordinal,
     "TargetEncoder": target_means,
     "KBinsDiscretizer": binned,
+    "PolynomialFeatures": powers,
+    "SplineTransformer": splines,
     "PCA": principal,
     "IncrementalPCA": principal,
     "TruncatedSVD": projected,

@@ -45,6 +45,11 @@ TRUSTED_TYPES: Final = MappingProxyType(
             "sklearn._loss.loss.HalfTweedieLossIdentity",
         ),
         "SimpleImputer, KBinsDiscretizer": ("numpy.dtype",),
+        # A spline keeps its knots and coefficients, and the function that made arrays of them.
+        "SplineTransformer": (
+            "scipy._lib.array_api_compat.numpy._aliases.asarray",
+            "scipy.interpolate._bsplines.BSpline",
+        ),
         "ColumnTransformer": ("numpy.number", "sklearn.compose._column_transformer.make_column_selector"),
         "feature selection": (
             "sklearn.feature_selection._mutual_info.mutual_info_classif",

@@ -18,6 +18,7 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.structures import (
     ClippedLine,
     Column,
+    CurveColumn,
     IntervalColumn,
     LevelColumn,
     MonotoneStep,
@@ -89,8 +90,12 @@ def _raw(number: int, feature: Feature) -> Raw:
     return RawLevels(number, feature.name, (*feature.levels, UNSEEN, missing))
 
 
-def finished(sources: Sequence[Source], last: str) -> list[Column]:
+def finished(sources: Sequence[Source], last: str, *, curved: bool = False) -> list[Column]:
     """Return the columns an estimator, `last`, sees.
+
+    Args:
+        sources: what it is given; last: its name.
+        curved: whether it takes any function of a number, as layers do, and trees do not.
 
     Raises:
         NotOpenedError: levels or dates that no step has turned into numbers, or combinations of several columns.
@@ -99,6 +104,8 @@ def finished(sources: Sequence[Source], last: str) -> list[Column]:
     for source in map(as_numbers, sources):
         if isinstance(source, RawLevels | RawDate | Combination):
             raise refusal(last, source)
+        if isinstance(source, CurveColumn) and not curved:
+            raise NotOpenedError(say("curved_columns", kind=last))
         columns.append(source)
     return columns
 
@@ -126,7 +133,7 @@ def block_dtype(sources: Sequence[Source]) -> np.dtype[Any]:
     """Return the precision scikit-learn calculates in for columns that it transforms together."""
     dtypes = []
     for source in sources:
-        if isinstance(source, NumberColumn):
+        if isinstance(source, NumberColumn | CurveColumn):
             dtypes.append(source.dtype)
         elif isinstance(source, LevelColumn | IntervalColumn):
             dtypes.append(source.table.dtype)
@@ -148,6 +155,9 @@ def stepped(by: Transformer, source: Source, step: MonotoneStep, dtype: np.dtype
         return replace(source, steps=(*source.steps, cast), dtype=dtype)
     if isinstance(source, LevelColumn | IntervalColumn):
         return replace(source, table=step.operation(source.table.astype(dtype)))
+    if isinstance(source, CurveColumn):
+        before = source.function
+        return replace(source, function=lambda codes: step.operation(before(codes).astype(dtype)), dtype=dtype)
     affine = step.affine
     if isinstance(source, Combination) and affine is not None and np.isinf([affine.low, affine.high]).all():
         offset = affine.slope * source.offset + affine.offset
@@ -164,6 +174,8 @@ def values_of(source: Source, points: Sequence[float] = ()) -> tuple[list[Any], 
         return list(source.values), partial(LevelColumn, source.feature)
     if isinstance(source, LevelColumn | IntervalColumn):
         return list(source.table.tolist()), lambda table: replace(source, table=table)
+    if isinstance(source, CurveColumn):
+        raise NotOpenedError(say("curved_columns", kind="an encoder"))
     if isinstance(source, RawDate | Combination):
         raise refusal("an encoder", source)
     ends = np.asarray(points, dtype=np.float64)
@@ -198,7 +210,7 @@ def _linear_map(sources: Sequence[Source], last: str) -> tuple[list[Column], Flo
             parts, weights = source.columns, source.weights
             offset[seen] = source.offset
         else:
-            parts, weights = tuple(finished([source], last)), np.ones(1)
+            parts, weights = tuple(finished([source], last, curved=True)), np.ones(1)
         for part, weight in zip(parts, weights, strict=True):
             if id(part) not in position:
                 position[id(part)] = len(columns)
@@ -218,7 +230,7 @@ def unmixed(sources: Sequence[Source], last: str, weights: Floats, bias: Floats)
         weights, bias: its first layer over these, (sources, width) and (width,).
     """
     if not any(isinstance(source, Combination) for source in sources):
-        return finished(sources, last), weights, bias
+        return finished(sources, last, curved=True), weights, bias
     columns, matrix, offset = _linear_map(sources, last)
     return columns, matrix @ weights, bias + offset @ weights
 

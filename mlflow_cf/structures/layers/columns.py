@@ -147,7 +147,28 @@ class IntervalColumn:
         return np.asarray(self.table[np.where(np.isnan(values), -1, self.cuts.searchsorted(values))])
 
 
-Column = NumberColumn | LevelColumn | IntervalColumn
+@dataclass(frozen=True, eq=False)
+class CurveColumn:
+    """Any function of one raw feature, such as a power of a number; layers take it, trees do not.
+
+    Between two numbers it may take any value, so that only listed values are bounded.
+
+    Attributes:
+        feature: raw column.
+        function: raw codes (n,) -> encoded values (n,), in the estimator's own arithmetic.
+        dtype: what holds the result.
+    """
+
+    feature: int
+    function: Operation
+    dtype: np.dtype[Any] = DOUBLE
+
+    def encode(self, codes: Floats) -> Floats:
+        """Return the encoded values (n,) of raw codes (n,)."""
+        return self.function(codes).astype(np.float64, copy=False)
+
+
+Column = NumberColumn | LevelColumn | IntervalColumn | CurveColumn
 
 
 def value_of_missing(column: Column) -> float:

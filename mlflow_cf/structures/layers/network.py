@@ -30,6 +30,7 @@ from mlflow_cf.structures.kernels.dense import (
 from mlflow_cf.structures.layers.boxes import LayerBoxes, LinearBoxes
 from mlflow_cf.structures.layers.columns import (
     Column,
+    CurveColumn,
     IntervalColumn,
     LevelColumn,
     NotOpenedError,
@@ -134,19 +135,21 @@ class Layers:
     def ends(self, column: int) -> Floats | None:
         """Return the ends, ascending, of the intervals of a raw number; None if it also enters as a number."""
         sources = self.sources[column]
-        if any(isinstance(source, NumberColumn) for source in sources):
+        if any(isinstance(source, NumberColumn | CurveColumn) for source in sources):
             return None
         intervals = (source for source in sources if isinstance(source, IntervalColumn))
         cuts = [last_values(source.number, source.cuts, narrow=False) for source in intervals]
         return np.unique(np.concatenate([*cuts, [np.inf]]))
 
     def breaks(self, column: int) -> Floats | None:
-        """Return the ends of the intervals of a raw number; None if it enters in two ways, or some numbers are missing.
+        """Return the ends of intervals of a raw number; None if it enters in two ways or curved, or some are missing.
 
         Between breaks, what it adds to the first layer moves in one direction, and is extreme at an end.
         """
         numbers = [source for source in self.sources[column] if isinstance(source, NumberColumn)]
         if len(numbers) > 1 or any(number.gap is not None for number in numbers):
+            return None
+        if any(isinstance(source, CurveColumn) for source in self.sources[column]):
             return None
         intervals = [source for source in self.sources[column] if isinstance(source, IntervalColumn)]
         if any(source.number.gap is not None for source in intervals):
@@ -374,7 +377,7 @@ class LevelCodes:
 
 
 # an interval column numbers its intervals
-Source = NumberColumn | IntervalColumn | LevelCodes
+Source = NumberColumn | IntervalColumn | CurveColumn | LevelCodes
 
 
 def _key_of(column: Column) -> object:
@@ -388,9 +391,9 @@ def _merged(group: Sequence[tuple[Column, Floats]]) -> tuple[Source, Floats, int
     """Return the source of the entry of encoded columns with one key, its rows of the table and `First.levels`."""
     rows = np.array([row for _, row in group], dtype=np.float64)
     one = group[0][0]
-    if isinstance(one, NumberColumn):
+    if isinstance(one, NumberColumn | CurveColumn):
         return one, rows.sum(axis=0, keepdims=True), -1
-    tables = [column.table for column, _ in group if not isinstance(column, NumberColumn)]
+    tables = [column.table for column, _ in group if isinstance(column, LevelColumn | IntervalColumn)]
     levels = len(tables[0]) - 2
     source: Source = LevelCodes(levels)
     if isinstance(one, IntervalColumn):  # encoded as the numbers of its intervals, which are then like levels
