@@ -408,3 +408,33 @@ def test_thresholds_are_read():
             read_thresholds([wrong])
     with pytest.raises(mlflow_cf.InputError, match="has two"):
         read_thresholds(["cf/mixed<=1", "cf/mixed>=0"])
+
+
+def test_many_rows_are_compared_block_by_block(compared, versions, data, monkeypatch):
+    monkeypatch.setattr("mlflow_cf.evaluation.compare.versions_compared.BOOTSTRAPPED", 10)
+    monkeypatch.setattr("mlflow_cf.evaluation.compare.versions_compared.FIRST", 10)
+    monkeypatch.setattr("mlflow_cf.evaluation.compare.streamed.summed_lines.__defaults__", (16,))
+    found = mlflow_cf.compare(versions, data.set_index(data.index + 7), groups={"job": None, "age": [40, 77]})
+    values = {
+        "survival": ["answers", "survival", "probability_lost"],
+        "burden": ["rows", "mean", "change"],
+        "advice": ["answers", "share", "change"],
+        "differences": ["rows", "before", "after", "difference"],
+    }
+    for name, columns in values.items():
+        one, other = getattr(found, name), getattr(compared, name)
+        assert list(one.columns) == list(other.columns)
+        key = [column for column in one.columns if one[column].dtype == "str" and column != "verdict"]
+        both = one.merge(other, on=key, suffixes=("", "_here"))
+        both = both[both["metric"] != "seconds"] if "metric" in key else both
+        assert len(one) == len(other)
+        for column in columns:
+            np.testing.assert_allclose(both[column], both[f"{column}_here"], rtol=1e-12, atol=1e-12)
+    for version, metrics in compared.metrics.items():
+        timeless = {name for name in metrics if "seconds" not in name}
+        assert {name: found.metrics[version][name] for name in timeless} == pytest.approx(
+            {name: metrics[name] for name in timeless}, rel=1e-12, abs=1e-12
+        )
+    assert found.columns == compared.columns
+    assert found.table.shape == compared.table.shape
+    assert found.report

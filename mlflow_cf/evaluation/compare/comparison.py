@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import mlflow
@@ -37,8 +38,7 @@ class Comparison:
         metrics: version -> its metrics: those of its evaluation, and ``cf/survival``, the share of the counterfactuals
             of the version before that this one predicts as wanted, with ``cf/probability_lost``.
         aggregates: all of them as a table: version, explainer, group ("" for all rows), metric and value.
-        table: one line per version, explainer and row, with every metric of that row; of data frames of Spark, per
-            row of the sample.
+        lines: the `table`, or what reads it from the run when it is asked for.
         survival: one line per issuing version, explainer, judging version and group.
         burden: one line per version, explainer, group and measure, with the change since the version before.
         advice: one line per version, explainer and feature: the share of answers that change it.
@@ -49,11 +49,12 @@ class Comparison:
         notes: what else is worth knowing.
         run_id: the MLflow run that has it all; it has a child per version.
         report: path of the HTML report among the run's artifacts; "": none could be made.
+        grouped: the columns by which rows are grouped; None: those of the table.
     """
 
     metrics: Mapping[str, Mapping[str, float]]
     aggregates: pd.DataFrame
-    table: pd.DataFrame
+    lines: pd.DataFrame | Callable[[], pd.DataFrame]
     survival: pd.DataFrame
     burden: pd.DataFrame
     advice: pd.DataFrame
@@ -63,6 +64,12 @@ class Comparison:
     notes: tuple[str, ...]
     run_id: str
     report: str = ""
+    grouped: tuple[str, ...] | None = None
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """One line per version, explainer and row, with every metric of that row; of Spark, per row of the sample."""
+        return self.lines() if callable(self.lines) else self.lines
 
     @property
     def versions(self) -> tuple[str, ...]:
@@ -113,6 +120,8 @@ class Comparison:
     @property
     def columns(self) -> list[str]:
         """The columns by which rows are grouped."""
+        if self.grouped is not None:
+            return list(self.grouped)
         return [str(name).removeprefix(GROUP) for name in self.table.columns if str(name).startswith(GROUP)]
 
     def of_the_first(self, table: pd.DataFrame) -> pd.DataFrame:

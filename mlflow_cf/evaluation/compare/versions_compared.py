@@ -21,6 +21,7 @@ from mlflow_cf.evaluation import told
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.reported import material_of_versions
 from mlflow_cf.evaluation.compare.side_by_side import Bootstrap, MeasuredExplainer, SideBySide
+from mlflow_cf.evaluation.compare.streamed import summed_lines
 from mlflow_cf.evaluation.compare.summed import SummedVersions
 from mlflow_cf.evaluation.compare.versions import Candidate, Versions, open_versions
 from mlflow_cf.evaluation.findings import heaviest, moved, survived
@@ -28,14 +29,16 @@ from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.measure.aggregates import COLUMNS, flat
 from mlflow_cf.evaluation.measure.evaluate import Task, carry_out, task_of
 from mlflow_cf.evaluation.measure.headline import of_the_winner
-from mlflow_cf.evaluation.measure.lines import ROW, GroupSource, groups_of
+from mlflow_cf.evaluation.measure.lines import ROW, GroupSource, groups_of, members_of
 from mlflow_cf.evaluation.measure.measured import Measuring
+from mlflow_cf.evaluation.measure.panel import Panel
 from mlflow_cf.evaluation.measure.reported import failed, log_report
 from mlflow_cf.evaluation.measure.result import Evaluation
 from mlflow_cf.evaluation.pictures.versions import pictures
 from mlflow_cf.evaluation.source import Source, SparkFrame
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import Table
+from mlflow_cf.reporting.groups import column_of
 from mlflow_cf.words.markdown import fenced, plain
 
 
@@ -57,7 +60,8 @@ def compare(
 
     All of it is in the active run, or in a new one; each version is evaluated in a child run, as `evaluate` does. A
     version that fails is reported, and the others are compared. Whatever ends a comparison early, what was measured
-    until then is logged, and the runs end as FAILED. Intervals hold 95 % of 1,000 bootstrap draws of the rows.
+    until then is logged, and the runs end as FAILED. Intervals hold 95 % of 1,000 bootstrap draws of the rows; of more
+    than 10,000 rows they are those of the normal distribution, and lines are read block by block.
 
     Args:
         name_or_uris: the name of a registered model; or one or a list of, or name -> one of: URIs, folders, explained
@@ -167,17 +171,19 @@ class Sheet:
         except Exception as error:  # noqa: BLE001  whatever a version does, the others go on
             self.failed[name] = getattr(error, "message", None) or f"{type(error).__name__}: {error}"
             return
+        if evaluation.material is not None:  # the page of a comparison shows the rows of its last version
+            self.evaluations.update({old: replace(one, material=None) for old, one in self.evaluations.items()})
         self.evaluations[name] = evaluation
         self.failed.update({f"{name} {explainer}": reason for explainer, reason in evaluation.failures.items()})
 
     def log(self, logbook: Logbook) -> Comparison:
         """Log and return the comparison of what was measured."""
-        explained = {name: self.tasks[name].source.explained for name in self.evaluations}
-        sheets = SideBySide(explained, self._measured(), self.rows, self.groups, Bootstrap())
+        many = len(self.rows) > BOOTSTRAPPED
+        sheets = self._sheets(FIRST if many else None)
         survival, notes = sheets.survival()
         tables: SideBySide | SummedVersions = sheets
-        if self.elsewhere is not None and self.evaluations:
-            tables = self.elsewhere()
+        if self.evaluations and (self.elsewhere is not None or many):
+            tables = self._summed() if self.elsewhere is None else self.elsewhere()
             survival = tables.survival()
         metrics, aggregates = {}, []
         for name, one in self.evaluations.items():
@@ -195,7 +201,7 @@ class Sheet:
             aggregates=pd.concat(aggregates, ignore_index=True)[["version", *COLUMNS]]
             if aggregates
             else pd.DataFrame(),
-            table=sheets.table(),
+            lines=lambda: self._sheets().table(),
             survival=survival,
             burden=tables.burden(),
             advice=tables.advice(),
@@ -204,6 +210,7 @@ class Sheet:
             failed={**self.found.failed, **self.failed},
             notes=(*self.found.notes, *notes, *self._notes()),
             run_id=logbook.run_id,
+            grouped=tuple(map(str, self.groups.columns)),
         )
         log_comparison(comparison, logbook)
         return replace(comparison, report=self._report(comparison))
@@ -217,20 +224,44 @@ class Sheet:
             return ""
         return "" if material is None else log_report(material, FOLDER)
 
-    def _measured(self) -> list[MeasuredExplainer]:
-        """Return the lines of all evaluations, numbered as the rows."""
+    def _sheets(self, first: int | None = None) -> SideBySide:
+        """Return what was measured of all rows, or of so many at first, side by side."""
+        explained = {name: self.tasks[name].source.explained for name in self.evaluations}
+        rows, groups = self.rows.iloc[:first], self.groups.iloc[:first]
+        return SideBySide(explained, self._measured(rows.index, first), rows, groups, Bootstrap())
+
+    def _measured(self, numbers: pd.Index[int], first: int | None) -> list[MeasuredExplainer]:
+        """Return the lines of all evaluations of rows with these numbers."""
         found: list[MeasuredExplainer] = []
         now: dict[int, MeasuredExplainer] = {}
         for version, evaluation in self.evaluations.items():
-            lines = evaluation.table
-            lines.index = pd.Index(lines[ROW].astype(np.int64))
             before, now = now, {}
             for place, name in enumerate(self.tasks[version].explainers):
-                own = lines[lines["explainer"] == name].drop(columns=["explainer", ROW])
+                if name not in evaluation.artifacts:
+                    continue
+                own = evaluation.lines(name, first)
+                own.index = pd.Index(own[ROW].astype(np.int64))
                 if len(own):
-                    now[place] = MeasuredExplainer(version, name, own.reindex(self.rows.index), before.get(place))
+                    table = own.drop(columns=ROW).reindex(numbers)
+                    now[place] = MeasuredExplainer(version, name, table, before.get(place))
             found += now.values()
         return found
+
+    def _summed(self) -> SummedVersions:
+        """Return the sums of the lines of all evaluations, which are many."""
+        explained = {name: self.tasks[name].source.explained for name in self.evaluations}
+        explainers = {
+            version: {name: self.tasks[version].explainers[name] for name in self.tasks[version].explainers
+                      if name in one.artifacts}
+            for version, one in self.evaluations.items()
+        }  # fmt: skip
+        members = members_of(self.groups, len(self.groups))
+        columns = list(map(str, self.groups.columns))
+        named = [(column_of(group, columns), group) for group in members if group]
+        groups = [(column, group.removeprefix(f"{column}.")) for column, group in named]
+        panel = Panel(explained, explainers, {}, groups)
+        paths = {(version, name): self.evaluations[version].file(name) for version, name in panel.keys}
+        return summed_lines(panel, paths, self.rows, self.groups)
 
     def _notes(self) -> Iterator[str]:
         """Yield the notes of the evaluations, each with the versions that it is about."""
@@ -241,6 +272,8 @@ class Sheet:
         yield from (f"{', '.join(names)}: {note}" for note, names in about.items())
 
 
+BOOTSTRAPPED: Final = 10_000  # rows at most; the draws of more take minutes, and lie where the normal distribution does
+FIRST: Final = 1_000  # lines that tell who can judge whom, where there are many
 PARAMS: Final = "cf.compare"  # what names of params begin with
 FOLDER: Final = "compare"  # of tables and figures among the artifacts of the run
 TABLES: Final = ("aggregates", "survival", "burden", "advice", "differences")

@@ -30,6 +30,7 @@ from mlflow_cf.words.result import Explanation
 REPORT: Final = "report.html"
 REGIONS_S: Final = 20.0  # for the regions of all rows that are shown
 COMMON_S: Final = 20.0  # for the common changes
+MOST_COMMON: Final = 20_000  # rows that common changes are looked for in
 
 _logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def material_of(found: Outcome, *, patient: bool = False) -> Material:
     own = lines[winner]
     if len(own) == len(found.rows) and (own["status"] == "found").any():
         within = SummaryOptions(family="answers", time_limit_s=None if patient else min(COMMON_S, limit))
-        summary = of_lines(explained, found.rows, pd.read_parquet(found.paths[winner]), options=within)
+        summary = _common(found, winner, within)
     return Material(
         title=found.source.title or "Explained model",
         explained=explained,
@@ -79,12 +80,28 @@ def material_of(found: Outcome, *, patient: bool = False) -> Material:
         figures=found.figures,
         shown=_with_regions(explained, found.rows, found.kept, found.count, None if patient else min(REGIONS_S, limit)),
         common=None if summary is None else _table(summary),
-        guarantee="" if summary is None else f"{summary.guarantee}; family: {summary.family}",
+        guarantee="" if summary is None else f"{summary.guarantee}; family: {summary.family}{_drawn(found)}",
         notes=found.notes,
         failures=found.failures,
         count=found.count,
         seed=found.seed,
     )
+
+
+def _common(found: Outcome, winner: str, options: SummaryOptions) -> Cohorts:
+    """Return the common changes of all rows, or of as many as fit: answers are objects here, some kilobytes each."""
+    names = pq.read_schema(found.paths[winner]).names
+    columns = ["counterfactual", *(name for name in names if name.startswith(GROUP))]
+    lines, rows = pd.read_parquet(found.paths[winner], columns=columns), found.rows
+    if len(rows) > MOST_COMMON:
+        seed = found.source.explained.policy.seed if found.seed is None else found.seed
+        drawn = np.sort(np.random.default_rng(seed).choice(len(rows), MOST_COMMON, replace=False))
+        lines, rows = lines.iloc[drawn], rows.iloc[drawn]
+    return of_lines(found.source.explained, rows, lines, options=options)
+
+
+def _drawn(found: Outcome) -> str:
+    return f"; {MOST_COMMON:,} of the rows, drawn by the seed" if len(found.rows) > MOST_COMMON else ""
 
 
 def log_report(material: Material, folder: str) -> str:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import mlflow
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 
 from mlflow_cf import cards
 from mlflow_cf.constraints.rules import Bools
@@ -73,12 +74,24 @@ class Evaluation:
     def table(self) -> pd.DataFrame:
         """One line per row and explainer, read from the run: status, answers, every metric, the nearest answer."""
         tables = []
-        for name, artifact in self.artifacts.items():
-            file = Path(mlflow.artifacts.download_artifacts(run_id=self.run_id, artifact_path=artifact))
-            table = pd.read_parquet(file)
+        for name in self.artifacts:
+            table = self.lines(name)
             table.insert(0, "explainer", name)
             tables.append(table)
         return pd.concat(tables, ignore_index=True)
+
+    def file(self, explainer: str) -> Path:
+        """Return the file with the lines of an explainer, fetched from the run if it is elsewhere."""
+        path = self.artifacts[explainer]
+        return Path(mlflow.artifacts.download_artifacts(run_id=self.run_id, artifact_path=path))
+
+    def lines(self, explainer: str, first: int | None = None) -> pd.DataFrame:
+        """Return the lines of an explainer, or so many at first."""
+        if first is None:
+            return pd.read_parquet(self.file(explainer))
+        with pq.ParquetFile(self.file(explainer)) as file:
+            empty: pd.DataFrame = file.schema_arrow.empty_table().to_pandas()
+            return next((batch.to_pandas() for batch in file.iter_batches(first)), empty)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the figures of all rows: a line per metric and, per explainer, value, standard error and queries."""
