@@ -203,9 +203,7 @@ class Portfolio:
             self._known[own] = None if scorer is None or singles is None else (singles, scorer, targets[0])
         return self._known[own]
 
-    def _verified(
-        self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget
-    ) -> BlockAnswers | None:
+    def _verified(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
         """Settle rows; return those whose candidate every constraint and the model accept, and nothing less."""
         settled = few.settle(np.ascontiguousarray(self._rows.codes[numbers]), self._most_paired)
         numbers = numbers[settled.rows]
@@ -219,18 +217,16 @@ class Portfolio:
         if outcome is None:
             return None
         met = target.met(outcome)
-        kept = met[: len(numbers)]
-        kept[asked.owner[met[len(numbers) :]]] = False  # less would do: it is polished row by row
-        kept = np.flatnonzero(kept)
+        enough = met[: len(numbers)]
+        enough[asked.owner[met[len(numbers) :]]] = False  # less would do: it is polished row by row
+        kept = np.flatnonzero(enough)
         outcome = outcome.take(kept)
         if not scorer.steady and len(kept):
             certain, outcome = self._alone(settled.Z[kept], outcome, scorer)
             kept, outcome = kept[certain], outcome.take(np.flatnonzero(certain))
         return self._answers(numbers, X, settled, asked.rows, target).take(kept, outcome)
 
-    def _answers(
-        self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget
-    ) -> BlockAnswers:
+    def _answers(self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget) -> BlockAnswers:
         """Return the answers of rows X (m, d), of each of which the model was asked so many rows."""
         space = self._request.bound_policy.space
         columns, searched = tuple((column,) for column in range(len(space))), len(space) + settled.paired

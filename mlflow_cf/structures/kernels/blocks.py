@@ -164,7 +164,10 @@ def bound_blocks(tables: Tables, alone: SingleEffects, threshold: Threshold, sid
                 continue
             for b in range(columns):
                 far = sides.cost[0, a] + sides.cost[1, b] + alone.c * max(sides.peak[0, a], sides.peak[1, b])
-                if not far <= alone.limit or own + sides.score[1, b] + decision_of(threshold, added[b]) < threshold.least:
+                if (
+                    not far <= alone.limit
+                    or own + sides.score[1, b] + decision_of(threshold, added[b]) < threshold.least
+                ):
                     continue
                 found.at[count, 0], found.at[count, 1], found.at[count, 2] = pair, a, b
                 found.far[count], found.size[count] = far, np.int64(sides.size[0, a]) * sides.size[1, b]
