@@ -29,6 +29,7 @@ SOURCES: Final = (
     "plans/kernels.py",
     "portfolio/kernels.py",
     "portfolio/pair_kernels.py",
+    "portfolio/pair_room.py",
     "problem/single_features.py",
     "problem/distance.py",
     "engine/actions.py",

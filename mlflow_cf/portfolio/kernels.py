@@ -191,12 +191,13 @@ def _drop_alike(setting: Setting, near: Nearest) -> None:
 
 
 @inner
-def _settle(setting: Setting, x0: Array, near: Nearest, row: Any, out: Singles) -> None:
-    """Write the nearest change of a lawful row, and whether it settles the row."""
+def _settle(setting: Setting, x0: Array, near: Nearest, which: Any, out: Singles) -> None:
+    """Write the nearest change of a row if the row is lawful, and whether it settles the row."""
+    row, lawful = which
     out.place[row], out.far[row], out.known[row] = -1, np.inf, LEFT
-    if near.noted[0] == 0:
+    if lawful and near.noted[0] == 0:
         out.known[row] = UNTIL_TWO
-    if near.noted[0] < 1 or near.noted[0] > TIES:
+    if not lawful or near.noted[0] < 1 or near.noted[0] > TIES:
         return
     if near.noted[0] > 1:
         _drop_alike(setting, near)
@@ -265,8 +266,7 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
                             _consider(near, group, place, far, 1.0 if score >= rows.sure[row] else 0.0)
                     place += step
             _note_least(least, near)
-        if lawful:
-            _settle(setting, x0, near, row, out)
+        _settle(setting, x0, near, (row, lawful), out)
 
 
 class Units(NamedTuple):
@@ -393,5 +393,4 @@ def nearest_by_units(setting: Setting, rows: BlockRows, units: Units, near: Near
                 below = _scan(setting, rows, row, (group, middle - 1, -1, True), units, near)
                 least = min(least, below)
             _note_least(least, near)
-        if lawful:
-            _settle(setting, x0, near, row, out)
+        _settle(setting, x0, near, (row, lawful), out)

@@ -34,7 +34,7 @@ from mlflow_cf.portfolio.kernels import (
     nearest_by_cells,
     nearest_by_units,
 )
-from mlflow_cf.portfolio.pair_kernels import ALONE
+from mlflow_cf.portfolio.pair_room import ALONE
 from mlflow_cf.portfolio.pairs import NearestPairs, tells_pairs
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.single_features import PackedColumns
@@ -63,7 +63,7 @@ class Settled(NamedTuple):
 
     def take(self, some: Codes) -> Settled:
         """Return some of them."""
-        return Settled(*(part[some] for part in self))
+        return Settled(self.rows[some], self.Z[some], self.spare[some], self.paired[some])
 
 
 class FewChanges(NamedTuple):
@@ -252,7 +252,7 @@ class CellScores:
             return
         few = BlockRows(*(np.ascontiguousarray(part[some]) for part in rows))
         pairs = NearestPairs(self.trees, self.scorer, self.decision, setting)
-        found = pairs.settle(few, cells[some], sums[some], out.singles.far[some], most)
+        found = pairs.settle(few, pairs.swept(cells[some], sums[some], out.singles.far[some]), most)
         out.places[some], out.paired[some] = found.places, found.used
         out.singles.known[some[found.places[:, 0] == ALONE]] = SETTLED
 

@@ -244,9 +244,9 @@ class Portfolio:
         if outcome is None:
             return None
         met = target.met(outcome)
-        kept = met[: len(numbers)]
-        kept[asked.owner[met[len(numbers) :]]] = False  # less would do: it is polished row by row
-        kept = np.flatnonzero(kept)
+        enough = met[: len(numbers)]
+        enough[asked.owner[met[len(numbers) :]]] = False  # less would do: it is polished row by row
+        kept = np.flatnonzero(enough)
         outcome = outcome.take(kept)
         if not scorer.steady and len(kept):
             certain, outcome = self._alone(settled.Z[kept], outcome, scorer)
