@@ -19,6 +19,14 @@ OPENING_PHRASES: Final[Phrases] = {
         "en": "several networks that are added up",
         "de": "mehrere Netze, die addiert werden",
     },
+    "mixed_activations": {
+        "en": "a network with piecewise linear activations beside curved ones",
+        "de": "ein Netz mit stückweise linearen Aktivierungen neben gekrümmten",
+    },
+    "infinite_weights": {
+        "en": "a network with weights that are not finite",
+        "de": "ein Netz mit Gewichten, die nicht endlich sind",
+    },
     "averaged_trees": {
         "en": "LightGBM's averaged trees (boosting rf)",
         "de": "gemittelte Bäume von LightGBM (boosting rf)",
