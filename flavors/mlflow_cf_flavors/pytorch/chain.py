@@ -63,7 +63,8 @@ def read(recording: Recording) -> Chain:
         reader.follow(recording)
     except NotOpenedError as error:
         return Chain((), ending, unknown=error.what)
-    return Chain(tuple(reader.layers), ending, reader.fill)
+    layers = reader.layers[:-1] if ending == "sigmoid" else reader.layers
+    return Chain(tuple(layers), ending, reader.fill)
 
 
 def compile_chain(chain: Chain, later: tuple[Layer, ...], link: Link, kept: Kept, space: FeatureSpace) -> Layers:

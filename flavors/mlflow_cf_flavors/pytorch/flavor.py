@@ -137,9 +137,13 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
         fact = "rows are needed to learn what this network answers"
         raise InputError("data", fact, "pass rows of the training table")
     check_columns(given.columns, rows)
+    rows = rows.loc[:, list(given.columns)] if given.columns else rows
     ask = _ask(given, rows)
-    check_answers(OpenModel(MLFLOW_FLAVOR, (), ask), rows, _wrong_types(rows))
-    answers = _checked(ask, rows)
+    gap = np.flatnonzero(rows.isna().any(axis=1))[:1]
+    for some in (rows.iloc[:FEW], rows.iloc[gap]):
+        check_answers(OpenModel(MLFLOW_FLAVOR, (), ask), some, _wrong_rows(rows))
+    answers = ask(rows.iloc[:FEW])
+    _check_steady(ask, rows, answers)
     chain = _chain(given.module, len(given.columns) or rows.shape[1], ask.dtype)
     opened = _opened(_Answering(ask, chain, answers, rows), output)
     return replace(opened, columns=given.columns, tolerance=1e-6 if ask.dtype == "float64" else 1e-5)
@@ -278,7 +282,7 @@ def _open_scores(known: _Answering) -> OpenModel:
     link: Link = "identity" if margin else "sigmoid" if single else "softmax"
     rule = "label 1 above 0" if single else "the largest decides"
     note = _LOGITS.format(rule=rule, end="Sigmoid" if single else "Softmax")
-    decide = LargestScore(scores, classes, second=True)
+    decide = LargestScore(scores, classes)
     compile_ = partial(_compile, known, later, link)
     notes = (note,) if margin else ()
     return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, kind, (), notes, decide.both, compile=compile_)
@@ -297,9 +301,6 @@ def _chain(module: Module, features: int, dtype: str) -> Chain:
     """Return the layers of a network, or why they are not known."""
     import torch
 
-    if dtype not in ("float32", "float64"):
-        return Chain((), "", unknown=say("precision", dtype=dtype))
-    kind = type(module).__name__
     if isinstance(module, torch.jit.ScriptModule):
         return Chain((), "", unknown=say("no_calls", kind="TorchScript"))
     try:
@@ -307,7 +308,8 @@ def _chain(module: Module, features: int, dtype: str) -> Chain:
             warnings.simplefilter("ignore")  # of what the network does; nobody asked it yet
             return read(record(module, features, getattr(torch, dtype)))
     except Exception as error:  # noqa: BLE001  any network, any error: it is still asked itself
-        return Chain((), "", unknown=say("no_calls", kind=f"{kind}: {type(error).__name__}"))
+        kind = f"{type(module).__name__}: {type(error).__name__}"
+        return Chain((), "", unknown=say("no_calls", kind=kind))
 
 
 def _ask(given: LoggedNetwork, rows: pd.DataFrame) -> _Ask:
@@ -327,18 +329,12 @@ def _ask(given: LoggedNetwork, rows: pd.DataFrame) -> _Ask:
     return asks[0]
 
 
-def _checked(ask: _Ask, rows: pd.DataFrame) -> Answers:
-    """Return the answers for some rows; InputError unless the first one gets the same when it is asked alone."""
-    some = rows.iloc[:FEW]
-    try:
-        answers, alone = ask(some), ask(some.iloc[:1])
-    except ValueError as error:
-        fix = "fill missing values before, or in the network by torch.nan_to_num"
-        raise InputError("data", f"the network gives {error}", fix) from error
+def _check_steady(ask: _Ask, rows: pd.DataFrame, answers: Answers) -> None:
+    """Refuse a network that answers the first row otherwise when it is asked alone, but for rounding."""
+    alone = ask(rows.iloc[:1])
     if answers.shape[1] != alone.shape[1] or not np.allclose(answers[:1], alone, rtol=1e-3, atol=1e-5):
         fix = "switch it to evaluation mode (model.eval()) before it is exported or logged"
         raise InputError("model", "answers a row in another way when it is asked alone", fix)
-    return answers
 
 
 def _network(model: object) -> LoggedNetwork:
@@ -360,7 +356,8 @@ def _private(module: Module) -> Module:
         private = copy.deepcopy(module)
     except Exception as error:
         raise InputError("model", f"{type(module).__name__} cannot be copied ({type(error).__name__})", _LOG) from error
-    return _evaluating(private.to("cpu"))
+    elsewhere = any(tensor.device.type != "cpu" for tensor in private.parameters())
+    return _evaluating(private.to("cpu") if elsewhere else private)
 
 
 def _evaluating(module: Module) -> Module:
@@ -376,7 +373,10 @@ def _columns(schema: Schema | None) -> tuple[ColumnName, ...]:
     return tuple(schema.input_names())
 
 
-def _wrong_types(rows: pd.DataFrame) -> str:
-    """Return how to right a table with text in it; empty if there is none."""
+def _wrong_rows(rows: pd.DataFrame) -> str:
+    """Return how to right a table with text or gaps in it; empty if there are none."""
     text = [str(name) for name, dtype in rows.dtypes.items() if dtype.kind not in "biuf" and str(dtype) != "category"]
-    return f"a network takes numbers alone: encode {text} before, or leave them out" if text else ""
+    if text:
+        return f"a network takes numbers alone: encode {text} before, or leave them out"
+    gaps = [str(name) for name in rows.columns[rows.isna().any()]]
+    return f"fill what is missing in {gaps} before, or in the network by torch.nan_to_num" if gaps else ""
