@@ -86,7 +86,7 @@ def rows_of(features, seed, count=120):
 
 def asked(network, rows):
     with torch.no_grad():
-        return network(torch.from_numpy(rows.to_numpy(dtype=np.float32))).numpy().astype(float)
+        return network(torch.from_numpy(rows.to_numpy(dtype=np.float32, copy=True))).numpy().astype(float)
 
 
 @given(KINDS, st.integers(1, 5), st.integers(1, 3), st.integers(0, 2**31 - 1))
