@@ -42,6 +42,7 @@ MODULES: Final = MappingProxyType(
 _AS_NAMED: Final = (
     "h2o",
     "keras",
+    "onnx",
     "paddle",
     "prophet",
     "statsmodels",

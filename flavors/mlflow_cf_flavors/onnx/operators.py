@@ -239,7 +239,7 @@ def _clipped(node: Node, given: Sequence[Value]) -> Value:
     if isinstance(value, Table):
 
         def operation(values: NDArray[Any]) -> NDArray[Any]:
-            return np.clip(values, values.dtype.type(low), values.dtype.type(high))
+            return np.asarray(np.clip(values, values.dtype.type(low), values.dtype.type(high)))
 
         step = MonotoneStep(operation, ClippedLine(low=low, high=high))
         return value.stepped([step] * value.width, node.operator)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ def _tables(inputs: Inputs, space: FeatureSpace) -> dict[str, Value]:
     return values
 
 
-def _check_output(node: Node, wanted: Collection[str]) -> None:
+def _check_output(node: Node, wanted: AbstractSet[str]) -> None:
     """Refuse labels on the way to scores, and nodes with several outputs of which not the last one is wanted."""
     if not wanted.isdisjoint(node.outputs[:-1]) or (node.operator in _SECOND and len(node.outputs) < 2):
         raise refused(node)

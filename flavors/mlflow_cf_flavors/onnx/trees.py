@@ -150,7 +150,7 @@ class Leaves:
         one_of_tree[splits.tree[self.node]] = self.output
         if np.array_equal(one_of_tree[splits.tree[self.node]], self.output) and (one_of_tree >= 0).all():
             values = np.zeros((len(splits.tree), 1), dtype=self.weight.dtype)
-            np.add.at(values, (self.node, 0), self.weight)
+            np.add.at(values[:, 0], self.node, self.weight)
             return values, one_of_tree
         values = np.zeros((len(splits.tree), self.outputs), dtype=self.weight.dtype)
         np.add.at(values, (self.node, self.output), self.weight)

@@ -47,10 +47,13 @@ class Table:
         """Return the same values in another precision; text stays text."""
         if dtype in (self.dtype, TEXT):
             return self
-        return Table(tuple(_cast(source, dtype, by) for source in self.sources), dtype)
+        fractions = self.dtype.kind == "f"
+        return Table(tuple(_cast(source, dtype, by, fractions=fractions) for source in self.sources), dtype)
 
     def stepped(self, steps: Sequence[MonotoneStep], by: str) -> Table:
-        """Return the columns after one step each, in the precision of the tensor."""
+        """Return the columns after one step each, in the precision of the tensor, which is no whole number's."""
+        if self.dtype.kind != "f":
+            raise NotOpenedError(say("onnx_operator", operator=by))
         pairs = zip(self.sources, steps, strict=True)
         return replace(self, sources=tuple(stepped(by, source, step, self.dtype) for source, step in pairs))
 
@@ -59,10 +62,18 @@ class Table:
         return Hidden(tuple(finished(self.sources, by)), ())
 
 
-def _cast(source: Source, dtype: np.dtype[Any], by: str) -> Source:
+def _cast(source: Source, dtype: np.dtype[Any], by: str, *, fractions: bool) -> Source:
+    """Return a source in another precision; whole numbers stay doubles, as no number of 53 bits is lost so."""
     if isinstance(as_numbers(source), RawLevels | RawDate):
         return source  # refused by name where numbers are needed
+    if dtype.kind == "b" and fractions:
+        raise NotOpenedError(say("onnx_operator", operator=by))
+    if dtype.kind in "iub":
+        return stepped(by, source, _WHOLE, np.dtype(np.float64)) if fractions else source
     return stepped(by, source, CAST, dtype)
+
+
+_WHOLE: Final = MonotoneStep(np.trunc)
 
 
 @dataclass(frozen=True, eq=False)
