@@ -162,7 +162,7 @@ def _session(model: Any) -> Any:
         return model
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3  # errors, which are raised as well
+    options.log_severity_level = 4  # errors are raised, and need not be printed too
     if isinstance(model, Stored) and model.level in _LEVELS:
         options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[model.level])
     try:
