@@ -118,7 +118,7 @@ def of_onnx(goal, rows, values):
     table["rooms"] = table["rooms"].to_numpy(dtype=float, na_value=np.nan)
     model = make_pipeline(prepare, final)
     model.fit(table, np.array(labels)[np.digitize(values, CUTS[goal.n_labels])] if labels else values)
-    kinds = {name: types.FloatTensorType for name in NUMBERS} | {name: types.StringTensorType for name in TEXTS}
+    kinds = dict.fromkeys(NUMBERS, types.FloatTensorType) | dict.fromkeys(TEXTS, types.StringTensorType)
     named = [(name, kinds.get(name, types.Int64TensorType)([None, 1])) for name in rows.columns]
     graph = convert(model, initial_types=named, options={"zipmap": goal.booster} if labels else {})
     session = runtime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])

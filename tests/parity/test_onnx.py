@@ -1,4 +1,4 @@
-"""Graphs of exported models score as onnxruntime does, next to thresholds too, and open as the models they come from."""
+"""Graphs score as onnxruntime does, next to thresholds too, and open as the models that they were exported from."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,6 @@ from laws import dear
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
 from sklearn.ensemble import (
-    AdaBoostClassifier,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     RandomForestClassifier,
@@ -284,44 +283,40 @@ def graph_of(nodes, constants, outputs, width=4, dtype=onnx.TensorProto.FLOAT):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
-def drawn_chain(rng, kinds, dtype=np.float32):
+def options_of(kind, rng, width):
+    """Return the constants and attributes of an operator that takes so many numbers."""
+    match kind:
+        case "Gemm":
+            wider = int(rng.integers(1, 6))
+            return [rng.normal(size=(wider, width)), rng.normal(size=wider)], {"transB": 1}
+        case "MatMul":
+            return [rng.normal(size=(width, int(rng.integers(1, 6))))], {}
+        case "Add" | "Sub" | "Mul" | "Div":
+            return [rng.normal(size=(1, width)) + 3 * rng.choice([-1, 1], (1, width))], {}
+        case "BatchNormalization":
+            return [*rng.normal(size=(3, width)), rng.uniform(0.5, 2, width)], {"epsilon": 1e-3}
+        case "PRelu":
+            return [rng.normal(0, 0.3, width)], {}
+        case "Clip":
+            return [-0.5, 2.0], {}
+    attributes = {"LeakyRelu": {"alpha": 0.2}, "HardSigmoid": {"alpha": 0.25, "beta": 0.4}}
+    return [], attributes.get(kind, {})
+
+
+def drawn_chain(rng, kinds):
     """Return a graph of these layers, from four numbers to two, as PyTorch exports a chain of them."""
-    nodes, constants, width, last = [], {}, 4, "X"
-
-    def add(operator, given=(), **attributes):
-        nonlocal last
-        names = [f"c{len(constants) + place}" for place in range(len(given))]
-        constants.update(zip(names, (np.asarray(one, dtype=dtype) for one in given), strict=True))
-        nodes.append(helper.make_node(operator, [last, *names], [f"t{len(nodes)}"], **attributes))
-        last = nodes[-1].output[0]
-
-    for kind in kinds:
-        if kind == "Gemm":
-            wider = int(rng.integers(1, 6))
-            add("Gemm", [rng.normal(size=(wider, width)), rng.normal(size=wider)], transB=1)
-            width = wider
-        elif kind == "MatMul":
-            wider = int(rng.integers(1, 6))
-            add("MatMul", [rng.normal(size=(width, wider))])
-            width = wider
-        elif kind in ("Add", "Sub", "Mul", "Div"):
-            add(kind, [rng.normal(size=(1, width)) + 3 * rng.choice([-1, 1], (1, width))])
-        elif kind == "BatchNormalization":
-            add(kind, [*rng.normal(size=(3, width)), rng.uniform(0.5, 2, width)], epsilon=1e-3)
-        elif kind == "LeakyRelu":
-            add(kind, alpha=0.2)
-        elif kind == "PRelu":
-            add(kind, [rng.normal(0, 0.3, width)])
-        elif kind == "Clip":
-            add(kind, [-0.5, 2.0])
-        elif kind == "HardSigmoid":
-            add(kind, alpha=0.25, beta=0.4)
-        elif kind == "Neg":
-            add(kind)
-        else:
-            add(kind)
-    add("Gemm", [rng.normal(size=(width, 2)), rng.normal(size=2)], alpha=0.5, beta=2.0)
-    nodes[-1].output[0] = "Y"
+    nodes, constants, width = [], {}, 4
+    for place, kind in enumerate([*kinds, "last"]):
+        given, attributes = options_of(kind, rng, width)
+        if kind == "last":
+            kind, attributes = "Gemm", {"alpha": 0.5, "beta": 2.0}
+            given = [rng.normal(size=(width, 2)), rng.normal(size=2)]
+        names = [f"c{place}_{number}" for number in range(len(given))]
+        constants |= {name: np.asarray(one, dtype=np.float32) for name, one in zip(names, given, strict=True)}
+        before, after = f"t{place - 1}" if place else "X", f"t{place}" if place < len(kinds) else "Y"
+        nodes.append(helper.make_node(kind, [before, *names], [after], **attributes))
+        if kind in ("Gemm", "MatMul"):
+            width = given[0].shape[0 if attributes.get("transB") else 1]
     return graph_of(nodes, constants, 2)
 
 

@@ -64,7 +64,25 @@ class Ask:
 
     def __call__(self, rows: pd.DataFrame, *names: str) -> list[Any]:
         """Return the outputs called `names` for rows (n, d)."""
-        return list(self.session.run(list(names), self.inputs.feed(rows)))
+        feed, many = self.inputs.feed(rows), self.inputs.rows
+        if many is None:
+            return list(self.session.run(list(names), feed))
+        parts = [self._batch(names, feed, start, many) for start in range(0, max(1, len(rows)), many)]
+        return [_joined(some, len(rows)) for some in zip(*parts, strict=True)]
+
+    def _batch(self, names: Sequence[str], feed: dict[str, NDArray[Any]], start: int, many: int) -> list[Any]:
+        """Return the outputs for so many rows of a `feed`, filled up with some of them."""
+        rows = {name: tensor[start : start + many] for name, tensor in feed.items()}
+        filled = {name: np.resize(tensor, (many, *tensor.shape[1:])) for name, tensor in rows.items()}
+        return list(self.session.run(list(names), filled))
+
+
+def _joined(parts: Sequence[Any], rows: int) -> Any:
+    """Return the answers of batches, of which the last one may have more than there are rows."""
+    if isinstance(parts[0], list):
+        return [one for part in parts for one in part][:rows]
+    together = np.concatenate([np.atleast_1d(part) for part in parts])
+    return together[:rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,14 +126,15 @@ class ClassScores:
 
     def __call__(self, rows: pd.DataFrame) -> Floats:
         """Return the scores of `rows` (n, d)."""
-        return self._read(self.ask(rows, self.outputs.scores)[0], len(rows))
+        return self.read(self.ask(rows, self.outputs.scores)[0], len(rows))
 
     def both(self, rows: pd.DataFrame) -> tuple[Answers, Floats]:
         """Return the labels of `rows` (n, d) and their scores, asked for once."""
         labels, scores = self.ask(rows, self.outputs.label, self.outputs.scores)
-        return flat(labels, len(rows)), self._read(scores, len(rows))
+        return flat(labels, len(rows)), self.read(scores, len(rows))
 
-    def _read(self, answer: Any, rows: int) -> Floats:
+    def read(self, answer: Any, rows: int) -> Floats:
+        """Return an answer of the graph for so many `rows` as scores (rows, classes)."""
         if self.outputs.mapped:
             scores = np.array([[one[label] for label in self.classes] for one in answer], dtype=np.float64)
             return scores.reshape(rows, len(self.classes))

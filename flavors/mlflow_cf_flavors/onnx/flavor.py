@@ -8,7 +8,6 @@ onnxmltools, whose classifiers have labels; of any other graph the caller says w
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -128,9 +127,11 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     ask = Ask(session, inputs)
     if outputs.label:
         check_output(session, output, regression=False)
-        opened = _open_labels(model, ask, outputs, rows)
+        opened = _open_labels(model, ask, outputs, _seen(ask, outputs, rows))
+    elif _meaning(session, output) == "value":
+        opened = OpenModel(MLFLOW_FLAVOR, (), Values(ask, outputs.scores))
     else:
-        opened = _open_numbers(ask, outputs, _meaning(session, output), rows)
+        opened = _open_numbers(ask, outputs, _seen(ask, outputs, rows))
     opened = replace(opened, columns=inputs.columns, tolerance=TOLERANCE)
     if output == "label":
         opened = replace(opened, score=None, score_kind="none", both=None)
@@ -186,66 +187,81 @@ def _meaning(session: Any, output: str | None) -> str:
     raise InputError("output", "the graph answers numbers and no labels", _SAYS)
 
 
-def _open_labels(model: object, ask: Ask, outputs: Outputs, rows: pd.DataFrame | None) -> OpenModel:
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What a graph answers for some rows, from which the meaning of its answers is learned.
+
+    Attributes:
+        labels: (n,) or None; scores: as they come, an array or a list of dictionaries, or None.
+        rows: their number n.
+    """
+
+    labels: Any
+    scores: Any
+    rows: int
+
+    @property
+    def numbers(self) -> Floats:
+        """Scores (n, k) that are no dictionaries."""
+        return np.asarray(self.scores, dtype=np.float64).reshape(self.rows, -1)
+
+
+def _seen(ask: Ask, outputs: Outputs, rows: pd.DataFrame | None) -> _Seen:
+    """Return the answers for `rows`; InputError if there are none, or if they cannot be answered."""
+    if rows is None or not len(rows):
+        raise InputError("data", "rows are needed to learn what this graph answers", "pass rows of the training table")
+    names = [name for name in (outputs.label, outputs.scores) if name]
+    try:
+        answers = dict(zip(names, ask(rows, *names), strict=True))
+    except Exception as error:
+        message = str(error).splitlines()[0] if str(error) else ""
+        fact = f"the model cannot answer these rows ({type(error).__name__}: {message})"
+        raise InputError("data", fact, "pass the table with the columns the graph was exported for") from error
+    labels = flat(answers[outputs.label], len(rows)) if outputs.label else None
+    return _Seen(labels, answers.get(outputs.scores), len(rows))
+
+
+def _open_labels(model: object, ask: Ask, outputs: Outputs, seen: _Seen) -> OpenModel:
     """Open a graph that answers labels, and perhaps scores."""
-    decide, some = Labels(ask, outputs.label), _some(rows)
-    classes = _classes(model, ask, outputs, some)
+    decide, classes = Labels(ask, outputs.label), _classes(model, outputs, seen)
     closed = OpenModel(MLFLOW_FLAVOR, classes, decide, notes=(LABELS_ONLY,))
     if not outputs.scores:
         return closed
-    form, kind = "scores", "probability"
-    if not outputs.mapped:
-        found = np.asarray(ask(some, outputs.scores)[0], dtype=np.float64)
-        form, kind = _form(found.reshape(len(some), -1), decide(some), classes)
-    else:
-        table = ClassScores(ask, outputs, classes, form)(some)
-        kind = "probability" if _are_shares(table) else "margin"
-    if not form:
-        return closed
-    scores = ClassScores(ask, outputs, classes, form)
-    return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, _kind(kind), both=scores.both)
-
-
-def _kind(word: str) -> ScoreKind:
-    return "probability" if word == "probability" else "margin"
-
-
-def _form(scores: Floats, labels: Any, classes: Sequence[Label]) -> tuple[str, str]:
-    """Return the form of scores (n, k) beside labels, and whether they are probabilities or margins."""
-    if scores.shape[1] == 1 and len(classes) == 2:
-        form = form_of(scores[:, 0], labels, classes)
-        return form, "probability" if form == "share" else "margin"
-    if scores.shape[1] != len(classes):
-        fact = f"answers {scores.shape[1]} scores beside {len(classes)} labels"
+    form = "scores"
+    if not outputs.mapped and seen.numbers.shape[1] == 1 and len(classes) == 2:
+        form = form_of(seen.numbers[:, 0], seen.labels, classes)
+        if not form:
+            return closed
+    elif not outputs.mapped and seen.numbers.shape[1] != len(classes):
+        fact = f"answers {seen.numbers.shape[1]} scores beside {len(classes)} labels"
         raise InputError("model", fact, "export it with one score for each label")
-    return "scores", "probability" if _are_shares(scores) else "margin"
+    scores = ClassScores(ask, outputs, classes, form)
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, _kind(scores, seen), both=scores.both)
 
 
-def _are_shares(scores: Floats) -> bool:
-    return bool((scores >= 0).all() and np.abs(scores.sum(axis=1) - 1).max(initial=0.0) <= _SUMS_TO_1)
+def _kind(scores: ClassScores, seen: _Seen) -> ScoreKind:
+    """Return whether scores are probabilities: none is negative, and those of a row sum to 1."""
+    some = scores.read(seen.scores, seen.rows)
+    shares = (some >= 0).all() and np.abs(some.sum(axis=1) - 1).max(initial=0.0) <= _SUMS_TO_1
+    return "probability" if shares and scores.form != "margin" else "margin"
 
 
-def _classes(model: object, ask: Ask, outputs: Outputs, rows: pd.DataFrame) -> tuple[Label, ...]:
-    """Return the labels in the order of the scores: those that the graph names, or that it answers for `rows`.
+def _classes(model: object, outputs: Outputs, seen: _Seen) -> tuple[Label, ...]:
+    """Return the labels in the order of the scores: those that the graph names, or that it answers for the rows seen.
 
     Raises:
         InputError: it names none, and answers fewer than it has scores.
     """
     if outputs.mapped:
-        return tuple(ask(rows.iloc[:1], outputs.scores)[0][0])
-    source: Any = model.file if isinstance(model, Stored) else model
-    try:
-        named = () if hasattr(model, "run") else graph_of(source, weights=False).labels(outputs.label)
-    except NotOpenedError:  # too large to be read: what it answers must do
-        named = ()
-    labels = flat(ask(rows, outputs.label)[0], len(rows))
-    known = learned_labels(labels)
+        return tuple(seen.scores[0])
+    known = learned_labels(seen.labels)
+    named = _named(model, outputs.label)
     if named and set(known) <= set(named):
         return named
     if not outputs.scores:
         return known
-    width = np.asarray(ask(rows.iloc[:1], outputs.scores)[0]).size
-    if width > 1 and labels.dtype.kind in "iu" and set(known) <= set(range(width)):
+    width = seen.numbers.shape[1]
+    if width > 1 and seen.labels.dtype.kind in "iu" and set(known) <= set(range(width)):
         return tuple(range(width))
     if len(known) not in (width, width + 1):
         fact = f"answers {len(known)} labels for these rows and {width} scores, and does not say whose they are"
@@ -253,26 +269,23 @@ def _classes(model: object, ask: Ask, outputs: Outputs, rows: pd.DataFrame) -> t
     return known
 
 
-def _some(rows: pd.DataFrame | None) -> pd.DataFrame:
-    if rows is None or not len(rows):
-        raise InputError("data", "rows are needed to learn what this graph answers", "pass rows of the training table")
-    return rows
+def _named(model: Any, output: str) -> tuple[Label, ...]:
+    """Return the labels that a graph names; none if it is not at hand, or too large to be read."""
+    if hasattr(model, "run"):
+        return ()
+    try:
+        return graph_of(model.file if isinstance(model, Stored) else model, weights=False).labels(output)
+    except NotOpenedError:
+        return ()
 
 
-def _open_numbers(ask: Ask, outputs: Outputs, meaning: str, rows: pd.DataFrame | None) -> OpenModel:
-    """Open a graph that answers numbers: values, or scores of classes that are numbered 0, 1, ..."""
-    if meaning == "value":
-        return OpenModel(MLFLOW_FLAVOR, (), Values(ask, outputs.scores))
-    some = _some(rows)
+def _open_numbers(ask: Ask, outputs: Outputs, seen: _Seen) -> OpenModel:
+    """Open a graph that answers scores alone, of classes that are named in them or numbered 0, 1, ..."""
     if outputs.mapped:
-        classes: tuple[Label, ...] = tuple(ask(some.iloc[:1], outputs.scores)[0][0])
-        form, likely = "scores", _are_shares(ClassScores(ask, outputs, classes, "scores")(some))
+        classes, form = tuple(seen.scores[0]), "scores"
     else:
-        scores = np.asarray(ask(some, outputs.scores)[0], dtype=np.float64).reshape(len(some), -1)
-        classes = tuple(range(max(2, scores.shape[1])))
-        form = "scores" if scores.shape[1] > 1 else form_of(scores[:, 0], None, classes)
-        likely = form == "share" or (form == "scores" and _are_shares(scores))
-    told = ClassScores(ask, outputs, classes, form)
-    decide = LargestScore(told, classes, second=form == "share")
-    kind: ScoreKind = "probability" if likely else "margin"
-    return OpenModel(MLFLOW_FLAVOR, classes, decide, told, kind, both=decide.both)
+        classes = tuple(range(max(2, seen.numbers.shape[1])))
+        form = "scores" if seen.numbers.shape[1] > 1 else form_of(seen.numbers[:, 0], None, classes)
+    scores = ClassScores(ask, outputs, classes, form)
+    decide = LargestScore(scores, classes, second=form == "share")
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, _kind(scores, seen), both=decide.both)

@@ -32,12 +32,14 @@ class Tensor:
     Attributes:
         name: of it; dtype: of its elements, object for text.
         rank: how many axes it has, 2 or 1; width: its columns, None where the graph leaves that open.
+        rows: how many rows it must have; None: any number.
     """
 
     name: str
     dtype: np.dtype[Any]
     rank: int
     width: int | None
+    rows: int | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,11 @@ class Inputs:
 
     tensors: tuple[Tensor, ...]
     columns: tuple[ColumnName, ...]
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows the graph takes at a time; None: any number."""
+        return next((tensor.rows for tensor in self.tensors if tensor.rows), None)
 
     def feed(self, rows: pd.DataFrame) -> dict[str, NDArray[Any]]:
         """Return every tensor for rows (n, d).
@@ -88,7 +95,7 @@ def _texts(column: pd.Series[Any]) -> NDArray[Any]:
 
 def _numbers(column: pd.Series[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Return a column in the precision of a tensor; whole numbers stay whole, also where they come as floats."""
-    if isinstance(column.dtype, pd.CategoricalDtype) or column.dtype.kind not in "biufO":
+    if isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype) or column.dtype.kind not in "biufO":
         raise ValueError(f"{column.name} has no numbers, which the graph takes")
     if dtype.kind in "iub":
         numbers = column.to_numpy()
@@ -144,4 +151,5 @@ def _tensor(one: Any) -> Tensor:
         raise InputError("model", fact, "wrap a model of tables: rows of numbers or text")
     rank = 1 if len(shape) == 1 else 2
     width = shape[1] if len(shape) == 2 and isinstance(shape[1], int) else None
-    return Tensor(one.name, np.dtype(_DTYPES[one.type]), rank, 1 if rank == 1 else width)
+    rows = shape[0] if shape and isinstance(shape[0], int) else None
+    return Tensor(one.name, np.dtype(_DTYPES[one.type]), rank, 1 if rank == 1 else width, rows)
