@@ -295,12 +295,11 @@ def options_of(kind, rng, width):
             return [rng.normal(size=(1, width)) + 3 * rng.choice([-1, 1], (1, width))], {}
         case "BatchNormalization":
             return [*rng.normal(size=(3, width)), rng.uniform(0.5, 2, width)], {"epsilon": 1e-3}
-        case "PRelu":
-            return [rng.normal(0, 0.3, width)], {}
-        case "Clip":
-            return [-0.5, 2.0], {}
+        case "last":
+            return [rng.normal(size=(width, 2)), rng.normal(size=2)], {"alpha": 0.5, "beta": 2.0}
+    constants = {"Clip": [-0.5, 2.0], "PRelu": [rng.normal(0, 0.3, width)]}
     attributes = {"LeakyRelu": {"alpha": 0.2}, "HardSigmoid": {"alpha": 0.25, "beta": 0.4}}
-    return [], attributes.get(kind, {})
+    return constants.get(kind, []), attributes.get(kind, {})
 
 
 def drawn_chain(rng, kinds):
@@ -308,13 +307,10 @@ def drawn_chain(rng, kinds):
     nodes, constants, width = [], {}, 4
     for place, kind in enumerate([*kinds, "last"]):
         given, attributes = options_of(kind, rng, width)
-        if kind == "last":
-            kind, attributes = "Gemm", {"alpha": 0.5, "beta": 2.0}
-            given = [rng.normal(size=(width, 2)), rng.normal(size=2)]
         names = [f"c{place}_{number}" for number in range(len(given))]
         constants |= {name: np.asarray(one, dtype=np.float32) for name, one in zip(names, given, strict=True)}
         before, after = f"t{place - 1}" if place else "X", f"t{place}" if place < len(kinds) else "Y"
-        nodes.append(helper.make_node(kind, [before, *names], [after], **attributes))
+        nodes.append(helper.make_node("Gemm" if kind == "last" else kind, [before, *names], [after], **attributes))
         if kind in ("Gemm", "MatMul"):
             width = given[0].shape[0 if attributes.get("transB") else 1]
     return graph_of(nodes, constants, 2)
