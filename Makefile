@@ -19,10 +19,10 @@ demo: $(VENV)/.package  ## train, log, register, serve and ask
 test: $(VENV)/.dev  ## all tests but those of `make system`
 	$(PYTEST) -m 'not system' $(ARGS)
 
-system: $(VENV)/.nice  ## tests of servers, examples and the pages of docs as a user runs them
+system: $(VENV)/.nice $(VENV)/.torch  ## tests of servers, examples and the pages of docs as a user runs them
 	$(PYTEST) -m system $(ARGS)
 
-thorough: $(VENV)/.nice  ## all tests, with many more examples of every law and every scenario of the suites; hours
+thorough: $(VENV)/.nice $(VENV)/.torch  ## all tests, with many more examples of every law and every scenario of the suites; hours
 	HYPOTHESIS_PROFILE=ci $(PYTEST) $(ARGS)
 
 soak: $(VENV)/.dev  ## answers, attacks, load, damaged artifacts and fuzzed requests at length, with figures; about an hour
@@ -71,4 +71,10 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.created
 # A peer of the benchmark. It asks for older releases of numpy and pandas than it needs.
 $(VENV)/.nice: $(VENV)/.dev
 	@$(INSTALL) --no-deps NICEx==0.2.3
+	@touch $@
+
+# For the tests of networks alone: it is as large as all the rest together.
+$(VENV)/.torch: $(VENV)/.dev
+	@echo "Installing PyTorch into $(VENV); once"
+	@$(INSTALL) torch==2.13.0
 	@touch $@

@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 Labels = tuple[Any, ...]
 SURE: Final = 0.65
 INTERVAL: Final = (0.9, 1.8)
+JOBS: Final = {"a": -0.4, "b": 0.1, "c": 0.5}
 CUTS: Final[Mapping[int, tuple[float, ...]]] = {2: (0.6,), 3: (0.0, 0.9)}
 
 
@@ -72,9 +73,12 @@ GOALS: Final[Mapping[str, Goal]] = {
 
 
 def truth(rows: pd.DataFrame) -> Floats:
-    """Return the value (n,) behind everything that generated models learn; every feature counts."""
-    ranks = {grade: rank for rank, grade in enumerate(GRADES)}
-    jobs = {"a": -0.4, "b": 0.1, "c": 0.5}
+    """Return the value (n,) behind everything that generated models learn; every feature counts.
+
+    Levels may be their positions.
+    """
+    ranks = {key: rank for rank, grade in enumerate(GRADES) for key in (grade, rank)}
+    jobs = {key: value for rank, (job, value) in enumerate(JOBS.items()) for key in (job, rank)}
     value = (
         0.03 * (rows["age"].to_numpy(dtype=float) - 42)
         + 0.06 * (_filled(rows["income"], 14.0) - 17)

@@ -27,10 +27,11 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.tree import DecisionTreeRegressor
 
 from mlflow_cf.testing.goals import CUTS, GOALS, Floats, Goal, Labels, Reply, positions, truth
-from mlflow_cf.testing.worlds import GRADES, table
+from mlflow_cf.testing.worlds import GRADES, ORDERS, overrides, table
 
 Ask = Callable[[pd.DataFrame], NDArray[Any]]
 Library = Any  # the boosting libraries are imported where they are installed
+CLOSE: Final = 1e-6  # libraries predict in single precision
 TRAINING_SEED: Final = 11
 TRAINING_ROWS: Final = 400
 TYPES: Final = {  # of MLflow; whole numbers that may be missing are doubles there
@@ -83,6 +84,8 @@ class Kind:
         opened: whether there is a structure inside, so that certificates can be asked for.
         n_labels: how many labels its models can have; 0: they answer values.
         gaps: whether it takes missing levels; its rows have none otherwise.
+        numbers: whether it takes numbers and truth values alone; levels are then their positions.
+        close: how far apart its answers to a row alone and among others may be, relative; labels are the same.
     """
 
     fit: Callable[[Goal, pd.DataFrame, Floats], Fitted]
@@ -92,11 +95,26 @@ class Kind:
     opened: bool = False
     n_labels: tuple[int, ...] = (0, 2, 3)
     gaps: bool = True
+    numbers: bool = False
+    close: float = CLOSE
 
     def rows(self, seed: int) -> pd.DataFrame:
         """Return random rows that models of this kind take."""
-        rows = table(seed, plain=self.plain)
+        rows = table(seed, plain=self.plain or self.numbers)
+        if self.numbers:
+            codes = {name: rows[name].cat.codes.astype(float) for name in ("grade", "job")}
+            return rows.assign(**{name: column.mask(column < 0) for name, column in codes.items()})
         return rows if self.gaps else rows.fillna({"grade": GRADES[0], "job": "a"})
+
+    @property
+    def features(self) -> dict[str, dict[str, Any]]:
+        """What `features=` must say of its rows."""
+        return {} if self.numbers else overrides("observed")
+
+    @property
+    def orders(self) -> Mapping[str, tuple[str, ...]]:
+        """The levels in order of its features whose levels have one."""
+        return {} if self.numbers else ORDERS
 
     def takes(self, goal: Goal) -> bool:
         """Whether models of this kind can have such a target."""

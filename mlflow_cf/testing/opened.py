@@ -25,13 +25,11 @@ from mlflow_cf.reasons.game import Game, contributions_of, encode_all
 from mlflow_cf.structures import Structure
 from mlflow_cf.testing.checker import Checker, Row, Ruler, absent, plain_rows, table_of
 from mlflow_cf.testing.goals import GOALS
-from mlflow_cf.testing.models import TRAINING_SEED, Fitted, Kind, values_of
-from mlflow_cf.testing.worlds import ORDERS, overrides
+from mlflow_cf.testing.models import CLOSE, TRAINING_SEED, Fitted, Kind, values_of
 from mlflow_cf.wrapping import wrap
 
 THREADS: Final = 8
 REFERENCES: Final = 5  # rows that a row's contributions are compared with
-CLOSE: Final = 1e-6  # libraries predict in single precision
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +66,12 @@ class Opening:
     def check_same(self, rows: pd.DataFrame, expected: tuple[NDArray[Any], NDArray[Any]]) -> None:
         """Check that rows are answered as expected: labels exactly, numbers but for their last digits."""
         decided, scores = self.ask(rows)
+        close = {"rtol": self.kind.close, "atol": self.kind.close / 1000}
         if self.model.regression:
-            assert_allclose(decided, expected[0], rtol=CLOSE, atol=CLOSE / 1000)
+            assert_allclose(decided, expected[0], **close)
         else:
             assert_array_equal(decided, expected[0])
-        assert_allclose(scores, expected[1], rtol=CLOSE, atol=CLOSE / 1000)
+        assert_allclose(scores, expected[1], **close)
 
 
 def check_own_decision(opening: Opening) -> None:
@@ -151,7 +150,7 @@ def check_rows_apart(opening: Opening) -> None:
 
 def check_decoded(opening: Opening) -> None:
     """Rows that were coded and decoded, as candidates are, are answered like the rows a user passes."""
-    space = FeatureSpace.infer(opening.rows, overrides("observed"))
+    space = FeatureSpace.infer(opening.rows, opening.kind.features)
     decoded = space.decode(space.encode(opening.rows))
     opening.check_same(decoded, opening.ask(opening.rows))
 
@@ -188,7 +187,7 @@ def check_stored(opening: Opening, tmp_path: Path) -> None:
         opening.rows,
         target=GOALS[opening.goal].target(fitted.labels),
         explainer="nearest_row",
-        features=overrides("observed"),
+        features=opening.kind.features,
         output=fitted.output,
         allow_functions=opening.kind.function,
     )
@@ -216,7 +215,8 @@ def check_certified(opening: Opening) -> None:
     assert description["parity"]["rows"] > len(background)
     fixed = {"immutable": [name for name in names if name not in FREE]}
     answers = explained.explain(background.iloc[:ROWS], constraints=fixed, certify=True)
-    checker, ruler = Checker(background, (fixed,), ORDERS), Ruler(background, orders=ORDERS)
+    orders = opening.kind.orders
+    checker, ruler = Checker(background, (fixed,), orders), Ruler(background, orders=orders)
     for query, answer in zip(plain_rows(background.iloc[:ROWS]), answers, strict=True):
         status, nearest = _tried(opening, query, checker, ruler)
         assert answer.status == status
@@ -227,7 +227,7 @@ def check_certified(opening: Opening) -> None:
 
 def _wrapped(opening: Opening) -> ExplainedModel:
     """Return a model with the rows that it was not fitted on as its background."""
-    fitted, features = opening.fitted, overrides("observed")
+    fitted, features = opening.fitted, opening.kind.features
     names = list(opening.model.columns or opening.rows.columns)
     known = {name: features[name] for name in features if name in names}
     target = GOALS[opening.goal].target(fitted.labels)

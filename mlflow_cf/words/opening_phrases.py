@@ -23,6 +23,34 @@ OPENING_PHRASES: Final[Phrases] = {
         "en": "a network with piecewise linear activations beside curved ones",
         "de": "ein Netz mit stückweise linearen Aktivierungen neben gekrümmten",
     },
+    "layer": {
+        "en": "the layer {kind} of a network (one chain of linear layers, normalisations of batches, and "
+        "activations such as ReLU, LeakyReLU, Tanh and Sigmoid can be opened)",
+        "de": "die Schicht {kind} eines Netzes (eine einzige Kette linearer Schichten, Normalisierungen und "
+        "Aktivierungen wie ReLU, LeakyReLU, Tanh und Sigmoid lässt sich öffnen)",
+    },
+    "no_chain": {
+        "en": "a network that is not one chain of layers",
+        "de": "ein Netz, das nicht eine einzige Kette von Schichten ist",
+    },
+    "no_calls": {
+        "en": "a network that does not show its layers ({kind}; a plain module of PyTorch, or one that is logged with "
+        "serialization_format='pt2', does)",
+        "de": "ein Netz, das seine Schichten nicht zeigt ({kind}; ein einfaches Modul von PyTorch oder eines, das mit "
+        "serialization_format='pt2' protokolliert wurde, zeigt sie)",
+    },
+    "precision": {
+        "en": "a network that calculates in {dtype} (float32 and float64 can be opened)",
+        "de": "ein Netz, das in {dtype} rechnet (float32 und float64 lassen sich öffnen)",
+    },
+    "unfilled_gaps": {
+        "en": "a network on columns with missing values, for which it has no answer",
+        "de": "ein Netz auf Spalten mit fehlenden Werten, für die es keine Antwort hat",
+    },
+    "independent_scores": {
+        "en": "a network with independent probabilities of several labels",
+        "de": "ein Netz mit unabhängigen Wahrscheinlichkeiten mehrerer Klassen",
+    },
     "infinite_weights": {
         "en": "a network with weights that are not finite",
         "de": "ein Netz mit Gewichten, die nicht endlich sind",

@@ -141,6 +141,55 @@ class TestOnnx(ModelSuite):
     kind = Kind(of_onnx, plain=True, opened=True, gaps=False)
 
 
+def of_pytorch(goal, rows, values):
+    """Fit a network of drawn hidden units: its last layer by least squares, and then labels where the value is cut."""
+    torch = pytest.importorskip("torch")
+    nn, cuts = torch.nn, CUTS.get(goal.n_labels, ())
+    numbers = np.nan_to_num(rows.to_numpy(dtype=np.float32, na_value=np.nan), nan=2.0)
+    rng = np.random.default_rng(0)
+    mean, scale = numbers.mean(axis=0), numbers.std(axis=0)
+    first, bias = rng.normal(size=(numbers.shape[1], 24)), rng.normal(size=24)
+    below = 0.1 if goal.booster else 0.0
+    units = (numbers - mean) / scale @ first + bias
+    units = np.column_stack([np.where(units > 0, units, below * units), np.ones(len(rows))])
+    last = np.linalg.lstsq(units, values, rcond=None)[0][:, None]
+    steps = 6.0 * np.arange(len(cuts) + 1)[None]  # each label leads between its cuts
+    if len(cuts) == 1:
+        last = 6.0 * (last - np.array([*[0.0] * 24, cuts[0]])[:, None])
+    elif cuts:
+        last = last @ steps - np.vstack([np.zeros((24, 3)), 6.0 * np.cumsum([0.0, *cuts])])
+
+    class Filled(nn.Sequential):
+        def forward(self, x):
+            return super().forward((torch.nan_to_num(x, nan=2.0) - torch.from_numpy(mean)) / torch.from_numpy(scale))
+
+    layers = [nn.Linear(*first.shape), nn.LeakyReLU(below) if below else nn.ReLU(), nn.Linear(*last[:-1].shape)]
+    with torch.no_grad():
+        for layer, weights, shift in ((layers[0], first, bias), (layers[2], last[:-1], last[-1])):
+            layer.weight.copy_(torch.from_numpy(weights.T))
+            layer.bias.copy_(torch.from_numpy(shift))
+    end = {0: [], 2: [nn.Sigmoid()], 3: [nn.Softmax(dim=1)]}[goal.n_labels]
+    network = Filled(*layers, *end).eval()
+
+    def ask(rows):
+        with torch.no_grad():
+            return network(torch.from_numpy(rows.to_numpy(dtype=np.float32, na_value=np.nan))).numpy().astype(float)
+
+    if not goal.n_labels:
+        return Fitted(network, lambda rows: ask(rows)[:, 0], output="value")
+
+    def chances(rows):
+        answers = ask(rows)
+        return np.column_stack([1 - answers, answers]) if answers.shape[1] == 1 else answers
+
+    return Fitted(network, lambda rows: chances(rows).argmax(axis=1), tuple(range(goal.n_labels)), chances)
+
+
+@pytest.mark.system
+class TestPyTorch(ModelSuite):
+    kind = Kind(of_pytorch, opened=True, numbers=True, close=2e-5)
+
+
 class TestPyfunc(ModelSuite):
     kind = KINDS["pyfunc"]
 
