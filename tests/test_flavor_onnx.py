@@ -105,13 +105,14 @@ def test_labels_alone_if_that_is_wanted(forest):
 class TestNumbersWithoutLabels:
     """What they mean is not told by the graph, so it is told by the caller."""
 
-    @pytest.mark.parametrize("graph", [layer("Y"), layer("Y", "Sigmoid"), layer("Y", "Softmax", width=3)])
+    @pytest.mark.parametrize("graph", [layer("Y"), layer("Y", width=3), layer("Y", "Sigmoid", width=3)])
     def test_without_a_word_they_are_refused(self, graph):
         with pytest.raises(InputError, match=r"output: the graph answers numbers and no labels; .*output='score'"):
             open_native(graph, rows=ROWS)
 
-    def test_probabilities_of_the_second_class(self):
-        explained = mlflow_cf.wrap(layer("Y", "Sigmoid"), ROWS, target=1, output="score")
+    @pytest.mark.parametrize("output", ["score", None])
+    def test_probabilities_of_the_second_class(self, output):
+        explained = mlflow_cf.wrap(layer("Y", "Sigmoid"), ROWS, target=1, output=output)
         assert (explained.model.classes, explained.model.score_kind) == ((0, 1), "probability")
         assert explained.describe()["structure"].startswith("linear")
         likely = run(layer("Y", "Sigmoid"), ROWS)[0][:, 0]
@@ -127,7 +128,7 @@ class TestNumbersWithoutLabels:
 
     @pytest.mark.parametrize(("more", "kind"), [(("Softmax",), "probability"), ((), "margin")])
     def test_a_score_for_each_class(self, more, kind):
-        explained = mlflow_cf.wrap(layer("Y", *more, width=3), ROWS, target=2, output="score")
+        explained = mlflow_cf.wrap(layer("Y", *more, width=3), ROWS, target=2, output=None if more else "score")
         assert (explained.model.classes, explained.model.score_kind) == ((0, 1, 2), kind)
         assert explained.opened.structure is not None, explained.opened.note
 

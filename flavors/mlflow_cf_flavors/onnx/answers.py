@@ -26,11 +26,13 @@ class Outputs:
     Attributes:
         label: a label per row; scores: a score per class, or a value.
         mapped: whether scores come as dictionaries.
+        width: how many scores a row has; None where the graph leaves that open.
     """
 
     label: str
     scores: str
     mapped: bool
+    width: int | None
 
 
 def outputs_of(session: Any) -> Outputs:
@@ -47,7 +49,16 @@ def outputs_of(session: Any) -> Outputs:
             fix = "export it with one output of labels and one of scores, or with one output"
             raise InputError("model", f"has several outputs of {kind} ({names}): which of them counts is not told", fix)
     mapped = bool(scores) and scores[0].type.startswith(_MAPS)
-    return Outputs(labels[0].name if labels else "", scores[0].name if scores else "", mapped)
+    width = None if mapped or not scores else _width(scores[0].shape)
+    return Outputs(labels[0].name if labels else "", scores[0].name if scores else "", mapped, width)
+
+
+def _width(shape: Sequence[Any] | None) -> int | None:
+    """Return the columns of an output; one of a single axis has one number per row."""
+    if not shape:
+        return None
+    last = shape[-1] if len(shape) > 1 else 1
+    return last if isinstance(last, int) else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,8 @@
 
 The graph's outputs say what it answers: labels are text, whole numbers or truth values; scores are numbers, or
 dictionaries from labels to numbers. Numbers without labels are values where the graph was exported by skl2onnx or
-onnxmltools, whose classifiers have labels; of any other graph the caller says with ``output`` what they are.
+onnxmltools, whose classifiers have labels. They are probabilities where the graph ends in Softmax, or in the Sigmoid
+of one number. Of any other graph the caller says with ``output`` what they are.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from mlflow_cf_flavors.answers import (
     learned_labels,
 )
 from mlflow_cf_flavors.onnx.answers import Ask, ClassScores, Labels, Outputs, Values, flat, form_of, outputs_of
-from mlflow_cf_flavors.onnx.graph import graph_of
+from mlflow_cf_flavors.onnx.graph import Graph, graph_of
 from mlflow_cf_flavors.onnx.inputs import inputs_of
 from mlflow_cf_flavors.onnx.structure import compile_onnx
 
@@ -125,13 +126,12 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     inputs = inputs_of(session, model.columns if isinstance(model, Stored) else (), rows)
     check_columns(inputs.columns, rows)
     ask = Ask(session, inputs)
+    graph = _graph(model)
     if outputs.label:
         check_output(session, output, regression=False)
-        opened = _open_labels(model, ask, outputs, _seen(ask, outputs, rows))
-    elif _meaning(session, output) == "value":
-        opened = OpenModel(MLFLOW_FLAVOR, (), Values(ask, outputs.scores))
+        opened = _open_labels(graph, ask, outputs, _seen(ask, outputs, rows))
     else:
-        opened = _open_numbers(ask, outputs, _seen(ask, outputs, rows))
+        opened = _open_numbers(graph, ask, outputs, rows, output)
     opened = replace(opened, columns=inputs.columns, tolerance=TOLERANCE)
     if output == "label":
         opened = replace(opened, score=None, score_kind="none", both=None)
@@ -175,15 +175,27 @@ def _session(model: Any) -> Any:
         raise InputError("model", fact, "export it again, for the installed onnxruntime") from error
 
 
-def _meaning(session: Any, output: str | None) -> str:
+def _graph(model: Any) -> Graph | None:
+    """Return the graph of a model without what lies beside its file; None if it is not at hand, or too large."""
+    if not isinstance(model, Stored) and hasattr(model, "run"):
+        return None
+    try:
+        return graph_of(model.file if isinstance(model, Stored) else model, weights=False)
+    except NotOpenedError:
+        return None
+
+
+def _meaning(graph: Graph | None, ask: Ask, outputs: Outputs, output: str | None) -> str:
     """Return what numbers without labels are: ``value`` or ``score``."""
     if output == "label":
         raise InputError("output", "the graph answers no labels", "leave it out, or use 'score' or 'value'")
-    check_output(session, output if output != "value" else None, regression=False)
+    check_output(ask.session, output if output != "value" else None, regression=False)
     if output is not None:
         return output
-    if session.get_modelmeta().producer_name in _LABEL_ALL:
+    if ask.session.get_modelmeta().producer_name in _LABEL_ALL:
         return "value"
+    if outputs.mapped or _likely(graph, outputs):
+        return "score"
     raise InputError("output", "the graph answers numbers and no labels", _SAYS)
 
 
@@ -221,9 +233,15 @@ def _seen(ask: Ask, outputs: Outputs, rows: pd.DataFrame | None) -> _Seen:
     return _Seen(labels, answers.get(outputs.scores), len(rows))
 
 
-def _open_labels(model: object, ask: Ask, outputs: Outputs, seen: _Seen) -> OpenModel:
+def _likely(graph: Graph | None, outputs: Outputs) -> bool:
+    """Whether a graph ends in what makes probabilities: a softmax, or a logistic curve of one number."""
+    ending = "" if graph is None else graph.ending(outputs.scores)
+    return ending == "Softmax" or (ending == "Sigmoid" and outputs.width == 1)
+
+
+def _open_labels(graph: Graph | None, ask: Ask, outputs: Outputs, seen: _Seen) -> OpenModel:
     """Open a graph that answers labels, and perhaps scores."""
-    decide, classes = Labels(ask, outputs.label), _classes(model, outputs, seen)
+    decide, classes = Labels(ask, outputs.label), _classes(graph, outputs, seen)
     closed = OpenModel(MLFLOW_FLAVOR, classes, decide, notes=(LABELS_ONLY,))
     if not outputs.scores:
         return closed
@@ -246,7 +264,7 @@ def _kind(scores: ClassScores, seen: _Seen) -> ScoreKind:
     return "probability" if shares and scores.form != "margin" else "margin"
 
 
-def _classes(model: object, outputs: Outputs, seen: _Seen) -> tuple[Label, ...]:
+def _classes(graph: Graph | None, outputs: Outputs, seen: _Seen) -> tuple[Label, ...]:
     """Return the labels in the order of the scores: those that the graph names, or that it answers for the rows seen.
 
     Raises:
@@ -255,7 +273,7 @@ def _classes(model: object, outputs: Outputs, seen: _Seen) -> tuple[Label, ...]:
     if outputs.mapped:
         return tuple(seen.scores[0])
     known = learned_labels(seen.labels)
-    named = _named(model, outputs.label)
+    named = graph.labels(outputs.label) if graph is not None else ()
     if named and set(known) <= set(named):
         return named
     if not outputs.scores:
@@ -269,18 +287,13 @@ def _classes(model: object, outputs: Outputs, seen: _Seen) -> tuple[Label, ...]:
     return known
 
 
-def _named(model: Any, output: str) -> tuple[Label, ...]:
-    """Return the labels that a graph names; none if it is not at hand, or too large to be read."""
-    if hasattr(model, "run"):
-        return ()
-    try:
-        return graph_of(model.file if isinstance(model, Stored) else model, weights=False).labels(output)
-    except NotOpenedError:
-        return ()
-
-
-def _open_numbers(ask: Ask, outputs: Outputs, seen: _Seen) -> OpenModel:
-    """Open a graph that answers scores alone, of classes that are named in them or numbered 0, 1, ..."""
+def _open_numbers(
+    graph: Graph | None, ask: Ask, outputs: Outputs, rows: pd.DataFrame | None, output: str | None
+) -> OpenModel:
+    """Open a graph without labels: values, or scores of classes that are named in them or numbered 0, 1, ..."""
+    if _meaning(graph, ask, outputs, output) == "value":
+        return OpenModel(MLFLOW_FLAVOR, (), Values(ask, outputs.scores))
+    seen = _seen(ask, outputs, rows)
     if outputs.mapped:
         classes, form = tuple(seen.scores[0]), "scores"
     else:

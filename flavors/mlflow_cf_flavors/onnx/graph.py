@@ -74,6 +74,11 @@ class Graph:
                 found.append(node)
         return found[::-1]
 
+    def ending(self, output: str) -> str:
+        """Return the last operator of a tensor that does not merely hand on what it is given; "" if there is none."""
+        nodes = [node.operator for node in self.before(output) if node.operator not in _HAND_ON]
+        return nodes[-1] if nodes else ""
+
     def labels(self, output: str) -> tuple[str | int, ...]:
         """Return the labels that a tensor of labels can hold; empty if the graph does not name them."""
         for node in reversed(self.before(output)):
@@ -86,6 +91,7 @@ class Graph:
 
 
 _LABELS: Final = ("classlabels_strings", "classlabels_int64s", "classlabels_ints")
+_HAND_ON: Final = ("Identity", "Cast", "Reshape", "Flatten", "Squeeze", "Dropout", "ai.onnx.ml.ZipMap")
 _PICKS: Final = ("ai.onnx.ml.ArrayFeatureExtractor", "Gather")
 
 
