@@ -413,9 +413,70 @@ def test_trees_of_every_order_of_numbers_score_as_onnxruntime_does(modes, how, b
     agree(explained, graph, edged(rng))
 
 
-def with_trees(graph):
-    graph.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+def with_trees(graph, version=3):
+    graph.opset_import.append(helper.make_opsetid("ai.onnx.ml", version))
     return graph
+
+
+class Numbered(Trees):
+    """The same for the operator that refers to nodes and leaves by their positions."""
+
+    def __init__(self, rng, modes):
+        self.rng, self.modes = rng, modes
+        self.inner, self.tips, self.roots = [], [], []
+        for _ in range(int(rng.integers(1, 5))):
+            grown, first = self.grown(4), len(self.inner)
+            inner = [place for place, node in enumerate(grown) if node[0] != "LEAF"]
+            place = {node: first + number for number, node in enumerate(inner)}
+            place |= {node: len(self.tips) + number for number, node in enumerate(set(range(len(grown))) - set(inner))}
+            self.tips += [float(np.float32(rng.normal())) for _ in range(len(grown) - len(inner))]
+            for node in inner:
+                mode, column, threshold, true, false, missing = grown[node]
+                tips = [int(grown[child][0] == "LEAF") for child in (true, false)]
+                self.inner.append((mode, column, threshold, place[true], place[false], *tips, missing))
+            if inner:
+                self.roots.append(first + len(inner) - 1)
+            else:  # a tree that is one leaf
+                leaf = len(self.tips) - 1
+                self.roots.append(first)
+                self.inner.append(("BRANCH_LEQ", 0, 0.0, leaf, leaf, 1, 1, 0))
+
+    def attributes(self):
+        mode, column, threshold, true, false, true_leaf, false_leaf, missing = map(list, zip(*self.inner, strict=True))
+        numbers = {"BRANCH_LEQ": 0, "BRANCH_LT": 1, "BRANCH_GTE": 2, "BRANCH_GT": 3}
+        tensors = {
+            "nodes_modes": np.array([numbers[one] for one in mode], dtype=np.uint8),
+            "nodes_splits": np.array(threshold, dtype=np.float32),
+            "leaf_weights": np.array(self.tips, dtype=np.float32),
+        }
+        return {
+            "tree_roots": self.roots,
+            "nodes_featureids": column,
+            "nodes_truenodeids": true,
+            "nodes_falsenodeids": false,
+            "nodes_trueleafs": true_leaf,
+            "nodes_falseleafs": false_leaf,
+            "nodes_missing_value_tracks_true": missing,
+            "leaf_targetids": [0] * len(self.tips),
+            "n_targets": 1,
+            **{name: onnx.numpy_helper.from_array(one, name) for name, one in tensors.items()},
+        }
+
+
+@dear(2)
+@given(modes=ORDERS, how=st.sampled_from([0, 1]), logistic=st.booleans(), seed=st.integers(0, 2**32 - 1))
+def test_trees_that_are_numbered_by_position_score_as_onnxruntime_does(modes, how, logistic, seed):
+    rng = np.random.default_rng(seed)
+    attributes = {"aggregate_function": how, "post_transform": 2 * logistic, **Numbered(rng, modes).attributes()}
+    node = helper.make_node("TreeEnsemble", ["X"], ["Y"], domain="ai.onnx.ml", **attributes)
+    graph = with_trees(graph_of([node], {}, 1), 5)
+    target = 1 if logistic else mlflow_cf.Target(low=0.0)
+    explained = mlflow_cf.wrap(graph, edged(rng), target=target, output="score" if logistic else "value")
+    structure = explained.opened.structure
+    assert structure is not None, explained.opened.note
+    rows = edged(rng)
+    scores = score_rows(structure, explained.space.encode(rows))[:, -1]
+    np.testing.assert_allclose(scores, answers(graph, rows)[1][:, 0], rtol=1e-5, atol=1e-5)
 
 
 @dear(2)

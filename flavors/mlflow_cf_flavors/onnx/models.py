@@ -13,7 +13,7 @@ from mlflow_cf.structures import Link, NotOpenedError
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.layers import Affine, Curved, network
 from mlflow_cf_flavors.onnx.graph import Node
-from mlflow_cf_flavors.onnx.trees import Leaves, leaves_of, splits_of
+from mlflow_cf_flavors.onnx.trees import Leaves, leaves_of, numbered_trees, splits_of
 from mlflow_cf_flavors.onnx.values import Scores, Table, Value, layered, refused
 from mlflow_cf_flavors.sklearn.sources import finished
 from mlflow_cf_flavors.sums import TreeModel
@@ -108,6 +108,30 @@ def tree_classifier(node: Node, given: Sequence[Value]) -> Value:
     forest = splits.forest(leaves, _base(node, count), link, narrow=_narrow(table))
     scores = Scores(TreeModel(columns, forest))
     return scores.then(_DIFFERENCE, np.zeros(1), "sigmoid") if transform == "SOFTMAX" and count == 2 else scores
+
+
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+_AVERAGE, _SUM = 0, 1
+
+
+def tree_ensemble(node: Node, given: Sequence[Value]) -> Value:
+    """Return the scores of the later operator for trees, which has no labels."""
+    transform = _TRANSFORMS[int(node.attributes.get("post_transform", 0))]
+    how, table = int(node.attributes.get("aggregate_function", _SUM)), _table(node, given)
+    splits, leaves = numbered_trees(node)
+    linked = transform == "NONE" or (transform == "SOFTMAX") == (leaves.outputs > 1)
+    if how not in (_AVERAGE, _SUM) or transform not in ("NONE", "SOFTMAX", "LOGISTIC") or not linked:
+        raise refused(node)
+    if how == _AVERAGE:
+        leaves = Leaves(leaves.node, leaves.output, leaves.weight / len(splits.roots), leaves.outputs)
+    forest = splits.forest(leaves, np.zeros(leaves.outputs), "identity", narrow=_narrow(table))
+    scores = Scores(TreeModel(finished(table.sources, node.operator), forest))
+    if transform == "LOGISTIC":
+        return scores.then(np.eye(1), np.zeros(1), "sigmoid")
+    if transform == "SOFTMAX":
+        matrix = _DIFFERENCE if leaves.outputs == 2 else np.eye(leaves.outputs)
+        return scores.then(matrix, np.zeros(matrix.shape[1]), "sigmoid" if leaves.outputs == 2 else "softmax")
+    return scores
 
 
 def _table(node: Node, given: Sequence[Value]) -> Table:

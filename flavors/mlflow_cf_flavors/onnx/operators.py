@@ -13,7 +13,13 @@ from mlflow_cf.structures import ClippedLine, MonotoneStep
 from mlflow_cf_flavors.layers import RELU, Affine, Curved, clipped, leaky, network
 from mlflow_cf_flavors.onnx.encoders import binarized, labelled, one_hot
 from mlflow_cf_flavors.onnx.graph import Node
-from mlflow_cf_flavors.onnx.models import linear_classifier, linear_regressor, tree_classifier, tree_regressor
+from mlflow_cf_flavors.onnx.models import (
+    linear_classifier,
+    linear_regressor,
+    tree_classifier,
+    tree_ensemble,
+    tree_regressor,
+)
 from mlflow_cf_flavors.onnx.values import (
     MISSING,
     TEXT,
@@ -264,7 +270,9 @@ def _softmax(node: Node, given: Sequence[Value]) -> Value:
     if node.attributes.get("axis", -1) not in (1, -1):
         raise refused(node)
     if isinstance(value, Scores) and value.model.link == "identity":
-        return value.then(np.eye(value.width), np.zeros(value.width), "softmax")
+        two = value.width == 2
+        matrix = np.array([[-1.0], [1.0]]) if two else np.eye(value.width)
+        return value.then(matrix, np.zeros(matrix.shape[1]), "sigmoid" if two else "softmax")
     layers = layered(node, value)
     return Scores(network(layers.layers, layers.columns, "softmax"))
 
@@ -337,6 +345,7 @@ OPERATORS: Final[dict[str, Operation]] = {
     "ai.onnx.ml.LabelEncoder": labelled,
     "ai.onnx.ml.LinearClassifier": linear_classifier,
     "ai.onnx.ml.LinearRegressor": linear_regressor,
+    "ai.onnx.ml.TreeEnsemble": tree_ensemble,
     "ai.onnx.ml.TreeEnsembleClassifier": tree_classifier,
     "ai.onnx.ml.TreeEnsembleRegressor": tree_regressor,
 }

@@ -164,3 +164,60 @@ def leaves_of(node: Node, kind: str, known: NDArray[np.int64], outputs: int) -> 
     if weights is None:
         raise NotOpenedError(say("onnx_no_trees"))
     return Leaves(at, node.integers(f"{kind}_ids"), weights, outputs)
+
+
+_MODES: Final = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ", "BRANCH_MEMBER")
+
+
+def numbered_trees(node: Node) -> tuple[Splits, Leaves]:
+    """Return the trees of TreeEnsemble, which lists leaves beside the other nodes, and refers to both by position."""
+    true, false = node.integers("nodes_truenodeids"), node.integers("nodes_falsenodeids")
+    leafs = np.concatenate([node.integers("nodes_trueleafs"), node.integers("nodes_falseleafs")]) != 0
+    count, named = len(true), np.concatenate([true, false])
+    children = np.where(leafs, count + np.arange(2 * count), named)  # every mention of a leaf is a leaf of its own
+    tree, depth = _reached(node.integers("tree_roots"), children.reshape(2, count))
+    order = np.lexsort((depth, tree))[np.count_nonzero(tree < 0) :]
+    place = np.full(len(tree), -1, dtype=np.intp)
+    place[order] = np.arange(len(order))
+    inner = order < count
+    at = np.where(inner, order, 0)
+    mode = np.array(_MODES)[np.asarray(node.attributes["nodes_modes"], dtype=np.intp)][at]
+    tracks = node.integers("nodes_missing_value_tracks_true")
+    splits = Splits(
+        roots=np.flatnonzero(depth[order] == 0),
+        tree=tree[order],
+        column=node.integers("nodes_featureids")[at],
+        threshold=np.asarray(node.attributes["nodes_splits"])[at],
+        mode=np.where(inner, mode, _LEAF),
+        true=place[children[:count]][at],
+        false=place[children[count:]][at],
+        missing_true=(tracks[at] != 0) if len(tracks) else np.zeros(len(order), dtype=np.bool_),
+    )
+    leaf = named[order[~inner] - count]
+    weights, outputs = np.asarray(node.attributes["leaf_weights"])[leaf], node.integers("leaf_targetids")[leaf]
+    return splits, Leaves(np.flatnonzero(~inner), outputs, weights, int(node.attributes.get("n_targets", 1)))
+
+
+def _reached(roots: NDArray[np.int64], children: NDArray[np.int64]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the tree of every node, -1 for those that no root leads to, and how far it is from the root.
+
+    Args:
+        roots: (trees,) their first nodes.
+        children: (2, inner nodes); larger numbers than there are inner nodes are leaves.
+
+    Raises:
+        NotOpenedError: several nodes lead to the same one.
+    """
+    inner = children.shape[1]
+    tree, depth = (np.full(3 * inner, -1, dtype=np.intp) for _ in range(2))
+    front, far = roots, 0
+    tree[roots] = np.arange(len(roots))
+    while len(front):
+        depth[front] = far
+        front = front[front < inner]
+        after, far = children[:, front].ravel(), far + 1
+        if (tree[after] >= 0).any() or len(np.unique(after)) < len(after):
+            raise NotOpenedError(say("onnx_no_trees"))
+        tree[after] = np.tile(tree[front], 2)
+        front = after
+    return tree, depth
