@@ -119,15 +119,13 @@ def tree_ensemble(node: Node, given: Sequence[Value]) -> Value:
     transform = _TRANSFORMS[int(node.attributes.get("post_transform", 0))]
     how, table = int(node.attributes.get("aggregate_function", _SUM)), _table(node, given)
     splits, leaves = numbered_trees(node)
-    linked = transform == "NONE" or (transform == "SOFTMAX") == (leaves.outputs > 1)
-    if how not in (_AVERAGE, _SUM) or transform not in ("NONE", "SOFTMAX", "LOGISTIC") or not linked:
+    linked = transform == "NONE" or leaves.outputs > 1
+    if how not in (_AVERAGE, _SUM) or transform not in ("NONE", "SOFTMAX") or not linked:
         raise refused(node)
     if how == _AVERAGE:
         leaves = Leaves(leaves.node, leaves.output, leaves.weight / len(splits.roots), leaves.outputs)
     forest = splits.forest(leaves, np.zeros(leaves.outputs), "identity", narrow=_narrow(table))
     scores = Scores(TreeModel(finished(table.sources, node.operator), forest))
-    if transform == "LOGISTIC":
-        return scores.then(np.eye(1), np.zeros(1), "sigmoid")
     if transform == "SOFTMAX":
         matrix = _DIFFERENCE if leaves.outputs == 2 else np.eye(leaves.outputs)
         return scores.then(matrix, np.zeros(matrix.shape[1]), "sigmoid" if leaves.outputs == 2 else "softmax")
