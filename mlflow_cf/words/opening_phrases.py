@@ -66,6 +66,16 @@ OPENING_PHRASES: Final[Phrases] = {
         "en": "trees or linear models of ONNX with {mode}",
         "de": "Bäume oder lineare Modelle von ONNX mit {mode}",
     },
+    "onnx_left_out": {
+        "en": "trees of ONNX some of whose leaves leave classes out, which then are no label (leaves that name all can "
+        "be opened)",
+        "de": "Bäume von ONNX, von denen manche Blätter Klassen auslassen, die dann nicht Label werden (Blätter, die "
+        "alle nennen, lassen sich öffnen)",
+    },
+    "onnx_two_votes": {
+        "en": "trees of ONNX for two classes, whose label onnxruntime does not take from the larger score",
+        "de": "Bäume von ONNX für zwei Klassen, deren Label onnxruntime nicht dem größeren Score entnimmt",
+    },
     "onnx_mixed": {
         "en": "{operator} of ONNX behind layers, which mix columns",
         "de": "{operator} von ONNX hinter Schichten, die Spalten mischen",

@@ -13,7 +13,7 @@ from mlflow_cf.structures import Link, NotOpenedError
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.layers import Affine, Curved, network
 from mlflow_cf_flavors.onnx.graph import Node
-from mlflow_cf_flavors.onnx.trees import Leaves, leaves_of, numbered_trees, splits_of
+from mlflow_cf_flavors.onnx.trees import Leaves, Splits, leaves_of, numbered_trees, splits_of
 from mlflow_cf_flavors.onnx.values import Scores, Table, Value, layered, refused
 from mlflow_cf_flavors.sklearn.sources import finished
 from mlflow_cf_flavors.sums import TreeModel
@@ -81,33 +81,39 @@ def tree_regressor(node: Node, given: Sequence[Value]) -> Value:
 
 
 def tree_classifier(node: Node, given: Sequence[Value]) -> Value:
-    """Return the scores of trees that vote for classes, or add up to margins.
-
-    Where leaves name one of two classes alone, they hold shares of the second class if all are positive, and its
-    margin otherwise, whichever class they name.
-    """
+    """Return the scores of trees that vote for classes, or add up to margins."""
     transform = _check_transform(node, "NONE", "LOGISTIC", "SOFTMAX")
     splits, known = splits_of(node)
     count, table = _labels(node), _table(node, given)
     leaves = leaves_of(node, "class", known, count)
-    columns = finished(table.sources, node.operator)
-    alone = count == 2 and len(np.unique(leaves.output)) == 1
-    if alone:
-        leaves = Leaves(leaves.node, np.zeros_like(leaves.output), leaves.weight, 1)
-        link: Link = "identity"
-        if transform == "LOGISTIC":
-            link = "sigmoid"
-        elif (leaves.weight >= 0).all():
-            link = "share"
-        forest = splits.forest(leaves, _base(node, 1), link, narrow=_narrow(table))
-        scores = Scores(TreeModel(columns, forest))
-        return scores.then(_MIRROR, np.zeros(2), "identity") if link == "identity" else scores
+    if count == 2:
+        return _two_classes(node, transform, splits, leaves, table)
     if transform == "LOGISTIC":
         raise NotOpenedError(say("onnx_mode", mode=f"post_transform {transform}"))
-    link = "softmax" if transform == "SOFTMAX" and count > 2 else "identity"
+    if (leaves.weight < 0).any() and node.floats("base_values") is None and not leaves.complete(splits):
+        raise NotOpenedError(say("onnx_left_out"))
+    link: Link = "softmax" if transform == "SOFTMAX" else "identity"
     forest = splits.forest(leaves, _base(node, count), link, narrow=_narrow(table))
-    scores = Scores(TreeModel(columns, forest))
-    return scores.then(_DIFFERENCE, np.zeros(1), "sigmoid") if transform == "SOFTMAX" and count == 2 else scores
+    return Scores(TreeModel(finished(table.sources, node.operator), forest))
+
+
+def _two_classes(node: Node, transform: str, splits: Splits, leaves: Leaves, table: Table) -> Scores:
+    """Return the scores of trees for two classes, whose leaves name one of these alone, whichever that is.
+
+    They hold shares of the second class if all are positive, and its margin otherwise; onnxruntime compares the sum
+    with one half or with 0 to find the label, also before a logistic curve.
+
+    Raises:
+        NotOpenedError: both are named, and so the label is not that of the larger score.
+    """
+    positive = bool((leaves.weight >= 0).all())
+    if len(np.unique(leaves.output)) > 1 or transform == "SOFTMAX" or (transform == "LOGISTIC" and positive):
+        raise NotOpenedError(say("onnx_two_votes"))
+    alone = Leaves(leaves.node, np.zeros_like(leaves.output), leaves.weight, 1)
+    link: Link = "sigmoid" if transform == "LOGISTIC" else "share" if positive else "identity"
+    forest = splits.forest(alone, _base(node, 1), link, narrow=_narrow(table))
+    scores = Scores(TreeModel(finished(table.sources, node.operator), forest))
+    return scores.then(_MIRROR, np.zeros(2), "identity") if link == "identity" else scores
 
 
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")

@@ -156,6 +156,18 @@ class Leaves:
         np.add.at(values, (self.node, self.output), self.weight)
         return values, np.full(len(splits.roots), -1, dtype=np.intp)
 
+    def complete(self, splits: Splits) -> bool:
+        """Whether every row gets something for every raw score: each has a tree all of whose leaves add to it.
+
+        A class that a row gets nothing for is never the label, even where all others have negative scores.
+        """
+        trees, shape = splits.tree[self.node], (len(splits.roots), self.outputs)
+        some = np.unique(np.column_stack([trees, self.output, self.node]), axis=0)
+        named = np.zeros(shape, dtype=np.intp)
+        np.add.at(named, (some[:, 0], some[:, 1]), 1)
+        leaves = np.bincount(splits.tree[splits.mode == _LEAF], minlength=len(splits.roots))
+        return bool((named == leaves[:, None]).any(axis=0).all())
+
 
 def leaves_of(node: Node, kind: str, known: NDArray[np.int64], outputs: int) -> Leaves:
     """Return the leaves of TreeEnsembleClassifier (`kind` class) or TreeEnsembleRegressor (`kind` target)."""
