@@ -61,8 +61,8 @@ def wrap(
     """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
 
     Args:
-        model: a fitted scikit-learn, XGBoost, LightGBM, CatBoost or PyTorch model or pipeline; the URI or folder of any
-            MLflow model; a loaded pyfunc; or a function of a table, with `output`.
+        model: a fitted scikit-learn, XGBoost, LightGBM, CatBoost, PyTorch or ONNX model or pipeline; the URI or folder
+            of any MLflow model; a loaded pyfunc; or a function of a table, with `output`.
         data: sample of the training rows in the model's own raw input columns: a table, or an array (n, d). Strings,
             categories, dates and missing values stay as they are; what is proposed comes from these rows. A column that
             never varies here is kept as a row has it. Of more rows than memory holds, a `mlflow_cf.Background`.

@@ -87,7 +87,7 @@ def test_metadata() -> None:
     assert about["Name"] == "mlflow-cf"
     assert about["License-Expression"] == "Apache-2.0"
     assert about["Requires-Python"] == ">=3.11"
-    assert {"xgboost", "lightgbm", "catboost", "pytorch", "interpret", "spark", "benchmark", "dev"} == set(
+    assert {"xgboost", "lightgbm", "catboost", "pytorch", "interpret", "onnx", "spark", "benchmark", "dev"} == set(
         about.get_all("Provides-Extra")
     )  # no extra without code behind it
 

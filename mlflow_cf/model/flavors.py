@@ -32,6 +32,7 @@ MODULES: Final = MappingProxyType(
         "xgboost": "mlflow_cf_flavors.xgboost.flavor",
         "lightgbm": "mlflow_cf_flavors.lightgbm.flavor",
         "catboost": "mlflow_cf_flavors.catboost.flavor",
+        "onnx": "mlflow_cf_flavors.onnx.flavor",
         "pytorch": "mlflow_cf_flavors.pytorch.flavor",
         "sklearn": "mlflow_cf_flavors.sklearn.flavor",
         FUNCTION: "mlflow_cf_flavors.callables",

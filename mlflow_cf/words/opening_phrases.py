@@ -43,6 +43,47 @@ OPENING_PHRASES: Final[Phrases] = {
         "en": "a network with weights that are not finite",
         "de": "ein Netz mit Gewichten, die nicht endlich sind",
     },
+    "onnx_operator": {
+        "en": "the operator {operator} as this ONNX graph uses it (scalers, imputers, encoders, LinearClassifier, "
+        "TreeEnsemble and chains of Gemm, MatMul, BatchNormalization and activations can be opened)",
+        "de": "der Operator {operator}, wie ihn dieser ONNX-Graph verwendet (Skalierer, Imputer, Encoder, "
+        "LinearClassifier, TreeEnsemble und Ketten aus Gemm, MatMul, BatchNormalization und Aktivierungen lassen "
+        "sich öffnen)",
+    },
+    "onnx_mode": {
+        "en": "trees or linear models of ONNX with {mode}",
+        "de": "Bäume oder lineare Modelle von ONNX mit {mode}",
+    },
+    "onnx_left_out": {
+        "en": "trees of ONNX some of whose leaves leave classes out, which then are no label (leaves that name all can "
+        "be opened)",
+        "de": "Bäume von ONNX, von denen manche Blätter Klassen auslassen, die dann nicht Label werden (Blätter, die "
+        "alle nennen, lassen sich öffnen)",
+    },
+    "onnx_two_votes": {
+        "en": "trees of ONNX for two classes, whose label onnxruntime does not take from the larger score",
+        "de": "Bäume von ONNX für zwei Klassen, deren Label onnxruntime nicht dem größeren Score entnimmt",
+    },
+    "onnx_mixed": {
+        "en": "{operator} of ONNX behind layers, which mix columns",
+        "de": "{operator} von ONNX hinter Schichten, die Spalten mischen",
+    },
+    "onnx_no_trees": {
+        "en": "a TreeEnsemble of ONNX whose nodes form no trees",
+        "de": "ein TreeEnsemble von ONNX, dessen Knoten keine Bäume bilden",
+    },
+    "onnx_no_scores": {
+        "en": "an ONNX graph whose output is no sum of a model",
+        "de": "ein ONNX-Graph, dessen Ausgabe keine Summe eines Modells ist",
+    },
+    "onnx_half": {
+        "en": "an ONNX graph of float16 numbers, which round too much (one of float32 can be opened)",
+        "de": "ein ONNX-Graph mit float16-Zahlen, die zu stark runden (einer mit float32 lässt sich öffnen)",
+    },
+    "onnx_size": {
+        "en": "an ONNX graph of {size} MiB, of which no more than {most} MiB are read",
+        "de": "ein ONNX-Graph von {size} MiB, von dem höchstens {most} MiB gelesen werden",
+    },
     "linear_trees": {
         "en": "LightGBM's linear trees",
         "de": "lineare Bäume von LightGBM",

@@ -11,9 +11,11 @@ from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor, Stac
 from sklearn.feature_selection import VarianceThreshold
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer, StandardScaler
 from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeRegressor
 
 from mlflow_cf.testing import KINDS, Fitted, Kind, ModelSuite
 from mlflow_cf.testing.goals import CUTS
@@ -126,6 +128,52 @@ def of_explainable_boosting(goal, rows, values):
 
 class TestExplainableBoosting(ModelSuite):
     kind = Kind(of_explainable_boosting, plain=True, opened=True)
+
+
+NUMBERS, TEXTS = ["income", "hours", "rooms", "member"], ["grade", "job"]
+
+
+def of_onnx(goal, rows, values):
+    """Export a pipeline as a graph with one input per column, and ask onnxruntime for its answers."""
+    convert = pytest.importorskip("skl2onnx").to_onnx
+    types = pytest.importorskip("skl2onnx.common.data_types")
+    runtime = pytest.importorskip("onnxruntime")
+    prepare = make_column_transformer(
+        (StandardScaler(), ["age"]),
+        (make_pipeline(SimpleImputer(), StandardScaler()), NUMBERS),
+        (OneHotEncoder(handle_unknown="ignore"), TEXTS),
+    )
+    labels = words(goal)
+    final = {
+        0: DecisionTreeRegressor(max_depth=6, random_state=0),
+        2: MLPClassifier((6,), solver="lbfgs", max_iter=60, random_state=0),
+        3: RandomForestClassifier(8, max_depth=5, random_state=0),
+    }[goal.n_labels]
+    table = rows.astype({"member": float, "rooms": "Float64", **dict.fromkeys(TEXTS, object)})
+    table["rooms"] = table["rooms"].to_numpy(dtype=float, na_value=np.nan)
+    model = make_pipeline(prepare, final)
+    model.fit(table, np.array(labels)[np.digitize(values, CUTS[goal.n_labels])] if labels else values)
+    kinds = dict.fromkeys(NUMBERS, types.FloatTensorType) | dict.fromkeys(TEXTS, types.StringTensorType)
+    named = [(name, kinds.get(name, types.Int64TensorType)([None, 1])) for name in rows.columns]
+    graph = convert(model, initial_types=named, options={"zipmap": goal.booster} if labels else {})
+    session = runtime.InferenceSession(graph.SerializeToString(), providers=["CPUExecutionProvider"])
+
+    def ask(rows, place):
+        dtypes = dict.fromkeys(NUMBERS, np.float32) | dict.fromkeys(TEXTS, object) | {"age": np.int64}
+        pairs = [(name, rows[name].astype(object) if name in TEXTS else rows[name]) for name in rows.columns]
+        feed = {name: column.to_numpy(dtype=dtypes[name], na_value=np.nan)[:, None] for name, column in pairs}
+        answer = session.run(None, feed)[place]
+        return (
+            answer if isinstance(answer, np.ndarray) else np.array([[one[label] for label in labels] for one in answer])
+        )
+
+    if not labels:
+        return Fitted(graph, lambda rows: ask(rows, 0)[:, 0].astype(float))
+    return Fitted(graph, lambda rows: ask(rows, 0), labels, lambda rows: ask(rows, 1).astype(float))
+
+
+class TestOnnx(ModelSuite):
+    kind = Kind(of_onnx, plain=True, opened=True, gaps=False)
 
 
 def of_pytorch(goal, rows, values):
