@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -14,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features import ColumnName, FeatureSpace, Floats
+from mlflow_cf.model.remote import Remote
 
 if TYPE_CHECKING:
     from mlflow_cf.structures.structure import Structure
@@ -25,6 +27,7 @@ ScoreRows = Callable[[pd.DataFrame], NDArray[np.float64]]
 Both = Callable[[pd.DataFrame], tuple[NDArray[np.generic], NDArray[np.float64]]]
 ScoreKind = Literal["probability", "score", "margin", "none"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
+Imitate = Callable[[FeatureSpace, pd.DataFrame, "Outcome"], "Structure"]
 Said = TypeVar("Said")
 
 
@@ -46,6 +49,9 @@ class OpenModel:
         compile: features and some background rows -> the structure inside the model; None: not opened.
         tolerance: how far the structure's scores may be from the model's own.
         steady: what it says of a row is the same whatever rows stand beside it.
+        imitate: features, background rows, and what the model says of them -> a structure that guides searches of a
+            model that is not opened; it decides nothing.
+        remote: how it is asked, where another server answers.
     """
 
     flavor: str
@@ -59,6 +65,8 @@ class OpenModel:
     compile: Compile | None = None
     tolerance: float = 1e-6
     steady: bool = False
+    imitate: Imitate | None = None
+    remote: Remote | None = None
 
     @cached_property
     def regression(self) -> bool:
@@ -131,9 +139,10 @@ class Judge:
         Labels that come with the scores are believed only if they are those of `decide` on some of the rows.
         """
         some = rows.iloc[:TRIED]
-        if model.both is not None and not np.array_equal(model.both(some)[0], np.asarray(model.decide(some))):
-            model = replace(model, both=None)
-        outcome = cls(model, argmax_decides=False).verdict(rows)
+        with model.remote.learning() if model.remote is not None else nullcontext():
+            if model.both is not None and not np.array_equal(model.both(some)[0], np.asarray(model.decide(some))):
+                model = replace(model, both=None)
+            outcome = cls(model, argmax_decides=False).verdict(rows)
         scores = outcome.scores
         agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), outcome.codes))
         return cls(model, agrees), outcome
