@@ -65,7 +65,7 @@ def endpoint(predict: Callable[[pd.DataFrame], Any]) -> Iterator[Served]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:  # noqa: N802  the name that http.server looks for
+        def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["dataframe_split"]
             table = pd.DataFrame(asked["data"], columns=asked["columns"])
             number = served.calls

@@ -184,8 +184,9 @@ class Guide:
         codes = codes[problem.distance(codes) < self._cutoff()]
         codes = np.unique(codes, axis=0)
         codes = codes[problem.held(codes)]
-        fresh = [code.tobytes() not in self._tried for code in codes]
-        return codes[np.array(fresh, dtype=np.bool_) & (codes != problem.own).any(axis=1)]
+        fresh = np.array([code.tobytes() not in self._tried for code in codes], dtype=np.bool_)
+        found: Codes = codes[fresh & (codes != problem.own).any(axis=1)]
+        return found
 
     # what is asked about
 

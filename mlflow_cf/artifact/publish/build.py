@@ -143,7 +143,9 @@ def build(
         written = model if opened.remote is None else opened.remote  # with what it has said of the background
         lineage = inner.write(written, model_folder, signature, background=explained.background, **packaging.writing)
     code.add(packaging.code_paths, model_folder)
-    beside = {one.version.name: one.written(explained.space, **packaging.writing) for one in packed}
+    beside = {
+        one.version.name: one.written(explained.space, explained.background, **packaging.writing) for one in packed
+    }
     where = {versions.FOLDER: beside} if beside else {}
     further = pickled.requirements_of(functions)
     needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
