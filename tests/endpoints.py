@@ -40,6 +40,7 @@ class Served:
     delay_s: float = 0.0
     raw: bytes | None = None
     seen: list[Seen] = field(default_factory=list)
+    stopped: bool = False
     stop: Callable[[], None] = lambda: None
 
     @property
@@ -66,6 +67,9 @@ def endpoint(predict: Callable[[pd.DataFrame], Any]) -> Iterator[Served]:
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
+            if served.stopped:
+                self.close_connection = True
+                return
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["dataframe_split"]
             table = pd.DataFrame(asked["data"], columns=asked["columns"])
             number = served.calls
@@ -99,6 +103,7 @@ def endpoint(predict: Callable[[pd.DataFrame], Any]) -> Iterator[Served]:
         running.start()
 
         def stop() -> None:
+            served.stopped = True
             server.shutdown()
             server.server_close()
 

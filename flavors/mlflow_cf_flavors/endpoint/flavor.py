@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -62,14 +63,17 @@ def save(
     (source / FILE).write_text(json.dumps(written, allow_nan=False), encoding="utf-8")
     meta = Model()
     meta.add_flavor(MLFLOW_FLAVOR, endpoint=f"data/{source.name}")
-    mlflow.pyfunc.save_model(
-        str(path),
-        loader_module=__name__,
-        data_path=str(source),
-        mlflow_model=meta,
-        signature=signature,
-        pip_requirements=pip_requirements,
-    )
+    with warnings.catch_warnings():
+        # The explained model around this one brings the example.
+        warnings.filterwarnings("ignore", ".*input example was not provided", UserWarning)
+        mlflow.pyfunc.save_model(
+            str(path),
+            loader_module=__name__,
+            data_path=str(source),
+            mlflow_model=meta,
+            signature=signature,
+            pip_requirements=pip_requirements,
+        )
     (source / FILE).unlink()
     source.rmdir()
 

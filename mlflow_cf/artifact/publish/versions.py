@@ -53,9 +53,11 @@ class Packed:
         own = FeatureSpace(tuple(known[column] for column in self.model.columns or space.columns))
         self.folder.parent.mkdir(exist_ok=True)
         model = self.version.model if self.model.remote is None else self.model.remote
-        writing = {"allow_functions": allow_functions, "code_paths": code_paths}
+        signature, writing = inner_signature(own, self.model), {"code_paths": code_paths}
         with named(self.version.name):
-            return inner.write(model, self.folder, inner_signature(own, self.model), background=background, **writing)
+            return inner.write(
+                model, self.folder, signature, background=background, allow_functions=allow_functions, **writing
+            )
 
 
 def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | None) -> list[Packed]:
