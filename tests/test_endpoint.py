@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -372,7 +373,7 @@ def test_no_more_calls_and_rows_pass_than_their_rates(asked: list[tuple[float, i
         wait_s = pace.reserve(rows, None)
         assert wait_s is not None
         starts.append((now[0] + wait_s, rows))
-    for (one, rows), (other, _) in zip(starts, starts[1:], strict=False):
+    for (one, rows), (other, _) in pairwise(starts):
         assert other - one >= max(1 / 4.0, rows / 100.0) - 1e-9
 
 
