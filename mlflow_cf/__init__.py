@@ -25,6 +25,7 @@ from mlflow_cf.explainers import (
     RandomSearch,
     SimCF,
 )
+from mlflow_cf.model.endpoint import Endpoint
 from mlflow_cf.ordering import order
 from mlflow_cf.policy import Distance, Limits, Privacy, Target
 from mlflow_cf.policy.reasons import Wording
@@ -79,6 +80,7 @@ __all__ = [
     "Counterfactual",
     "CounterfactualError",
     "Distance",
+    "Endpoint",
     "Evaluation",
     "Exact",
     "ExplainedModel",

@@ -41,6 +41,17 @@ NAME = re.compile(r"`((?:mlflow_cf|mlflow_cf_flavors)(?:\.\w+)+)`")
 
 # what else has to be there before some pages
 ALSO = {
+    "endpoints.md": f"""
+import os
+import sys
+
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from endpoints import endpoint
+
+served = endpoint(pipeline.predict)  # stays until the page is over
+os.environ["MODEL_URL"] = served.__enter__().url
+os.environ["MODEL_TOKEN"] = "secret"
+""",
     "packaging.md": """
 from pathlib import Path
 
@@ -58,6 +69,10 @@ Path("features.py").write_text(
 BRIEFLY = {"explainer": "all_constraints or something_is_found or nothing_exists or name_and_options"}
 # what must hold after some pages
 AFTER = {
+    "endpoints.md": """
+assert {answer.status for answer in answers} == {"found"}
+assert answers[0].diagnostics["judge_calls"] <= 40 * len(rows)
+""",
     "getting-started.md": """
 assert {answer.status for answer in answers} == {"found"}
 assert set(pipeline.predict(changed[X_train.columns])) == {1}

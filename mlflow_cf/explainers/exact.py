@@ -22,6 +22,7 @@ class Exact:
 
     name: ClassVar[str] = "exact"
     polish: ClassVar[bool] = True
+    seeks_nearest: ClassVar[bool] = True  # and nothing else: what proposes them may be another
 
     def check(self, facts: Facts, count: int) -> None:
         """Refuse what GeCo refuses."""

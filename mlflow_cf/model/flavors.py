@@ -18,6 +18,7 @@ from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import ColumnName, FeatureSpace, Table, as_background
+from mlflow_cf.model.endpoint import as_model
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.version import VERSION
 
@@ -35,6 +36,7 @@ MODULES: Final = MappingProxyType(
         "onnx": "mlflow_cf_flavors.onnx.flavor",
         "pytorch": "mlflow_cf_flavors.pytorch.flavor",
         "sklearn": "mlflow_cf_flavors.sklearn.flavor",
+        "mlflow_cf_endpoint": "mlflow_cf_flavors.endpoint.flavor",
         FUNCTION: "mlflow_cf_flavors.callables",
         GENERIC: "mlflow_cf_flavors.pyfunc",
     }
@@ -142,10 +144,11 @@ def flavor_of(model: object) -> Flavor:
 
 
 def open_native(model: object, *, output: str | None = None, rows: Table | None = None) -> OpenModel:
-    """Open a model object, or the model at an MLflow URI or in a folder.
+    """Open a model object, the model at an MLflow URI or in a folder, or the one that answers at a web address.
 
     A loaded pyfunc is opened through the native model inside it where that is possible.
     """
+    model = as_model(model)
     if isinstance(model, str | Path):
         return open_folder(fetch(model), output=output, rows=rows)
     module = flavor_of(model)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import repeat
@@ -15,6 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features import ColumnName, FeatureSpace, Floats
+from mlflow_cf.model.remote import Remote
 
 if TYPE_CHECKING:
     from mlflow_cf.model.steps import ModelStep
@@ -28,6 +30,7 @@ Both = Callable[[pd.DataFrame], tuple[NDArray[np.generic], NDArray[np.float64]]]
 ScoreKind = Literal["probability", "score", "margin", "none"]
 Steps = Callable[[FeatureSpace, pd.DataFrame], "Sequence[ModelStep]"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
+Imitate = Callable[[FeatureSpace, pd.DataFrame, "Outcome"], "Structure"]
 Said = TypeVar("Said")
 
 
@@ -50,6 +53,9 @@ class OpenModel:
         tolerance: how far the structure's scores may be from the model's own.
         steps: features and some background rows -> its steps, each opened or not, for `describe()`; None: it has none.
         steady: what it says of a row is the same whatever rows stand beside it.
+        imitate: features, background rows, and what the model says of them -> a structure that guides searches of a
+            model that is not opened; it decides nothing.
+        remote: how it is asked, where another server answers.
     """
 
     flavor: str
@@ -64,6 +70,8 @@ class OpenModel:
     tolerance: float = 1e-6
     steady: bool = False
     steps: Steps | None = None
+    imitate: Imitate | None = None
+    remote: Remote | None = None
 
     @cached_property
     def regression(self) -> bool:
@@ -136,9 +144,10 @@ class Judge:
         Labels that come with the scores are believed only if they are those of `decide` on some of the rows.
         """
         some = rows.iloc[:TRIED]
-        if model.both is not None and not np.array_equal(model.both(some)[0], np.asarray(model.decide(some))):
-            model = replace(model, both=None)
-        outcome = cls(model, argmax_decides=False).verdict(rows)
+        with model.remote.learning() if model.remote is not None else nullcontext():
+            if model.both is not None and not np.array_equal(model.both(some)[0], np.asarray(model.decide(some))):
+                model = replace(model, both=None)
+            outcome = cls(model, argmax_decides=False).verdict(rows)
         scores = outcome.scores
         agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), outcome.codes))
         return cls(model, agrees), outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
-from mlflow_cf.model.judge import Judge, Outcome
+from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.structures.capabilities import SupportsParts, ends_of, is_ordered, is_steady, lacking
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.structure import TIE, Structure, score_rows
@@ -19,6 +20,7 @@ from mlflow_cf.version import VERSION
 from mlflow_cf.words.statements import say
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
+_logger = logging.getLogger(__name__)
 EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
 
 
@@ -31,12 +33,14 @@ class Opened:
         note: what was found, for `describe()`.
         rows: how many rows were compared with the model; all labels agreed.
         worst: largest difference of a score on them, relative to max(1, |score|).
+        surrogate: what imitates a model that could not be opened, to guide searches; None: nothing does.
     """
 
     structure: Structure | None
     note: str
     rows: int = 0
     worst: float = 0.0
+    surrogate: Structure | None = None
 
     @cached_property
     def steady(self) -> bool:
@@ -63,7 +67,7 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     """
     model = judge.model
     if model.compile is None:
-        return Opened(None, say("closed"))
+        return Opened(None, say("closed"), surrogate=_surrogate(model, space, background, outcome))
     if not model.regression and model.score is None:
         return Opened(None, say("labels_only"))
     if not model.regression and not judge.argmax_decides:
@@ -87,6 +91,18 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     if not isinstance(structure, SupportsParts):
         known += "; its structure has no `parts`, so no program can express it"
     return Opened(structure, known, count, worst)
+
+
+def _surrogate(model: OpenModel, space: FeatureSpace, background: Floats, outcome: Outcome) -> Structure | None:
+    """Return what imitates a model; None where nothing can, or what does lacks a question that structures answer."""
+    if model.imitate is None:
+        return None
+    try:
+        found = model.imitate(space, space.decode(background), outcome)
+    except Exception as error:  # noqa: BLE001  a guide saves calls, and no more
+        _logger.warning("nothing could be fitted that guides searches (%s)", _named(error))
+        return None
+    return None if lacking(found) else found
 
 
 def _named(error: Exception) -> str:

@@ -14,6 +14,7 @@ from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Table
+from mlflow_cf.model.endpoint import as_model
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch, inner_of, open_folder, open_native
 from mlflow_cf.model.judge import Compile, OpenModel
 
@@ -106,7 +107,7 @@ def opened(version: Version, rows: Table | None, output: str | None) -> OpenMode
     Raises:
         InputError: it cannot be opened, or cannot answer some raw rows.
     """
-    model = version.model
+    model = as_model(version.model)
     if isinstance(model, str | Path):
         return open_folder(inner_of(fetch(model)), output=output, rows=rows)
     if isinstance(model, PyFuncModel) and OWN_FLAVOR in model.metadata.flavors:

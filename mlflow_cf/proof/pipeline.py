@@ -15,6 +15,7 @@ import numpy as np
 from mlflow_cf.explainers import Candidates, Search
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import Asked, AskedAlone, Decides, Outcome
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.plans.action_model import ActionModel
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan
@@ -347,6 +348,8 @@ def _in_one_call(judge: Decides, space: FeatureSpace, batches: list[Floats]) -> 
         outcome = judge.verdict(table)
         if not exact.all():  # nothing is said of rows that decode to another than meant
             outcome = outcome.withheld(~exact)
+    except UnavailableError as error:  # to ask again for each batch would not help
+        return [error] * len(batches)
     except Exception as error:  # noqa: BLE001  any model, any error
         return [error] if len(batches) == 1 else [_in_one_call(judge, space, [batch])[0] for batch in batches]
     ends = np.cumsum([len(batch) for batch in batches])

@@ -20,6 +20,7 @@ from loky import ProcessPoolExecutor
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
+from mlflow_cf.explainers.remote import sparing
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.expected import FEW, Predictions
@@ -29,6 +30,7 @@ from mlflow_cf.request.portfolio import Found, Portfolio
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import CodedRows, Request, Row, Work, wanted_of
+from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
 from mlflow_cf.words.languages import answers_in
 from mlflow_cf.words.reasons import still_learning
@@ -57,6 +59,14 @@ def answer(request: Request, rows: Rows) -> Explanations:
         InputError: no table, missing columns, no rows, or an explainer or levers that do not fit the request.
     """
     check_explainer(request.explainer, request.searches.facts, request.query.count)
+    remote = request.requirements.judge.model.remote
+    if remote is None:
+        return _answer(request, rows)
+    with remote.asking() as session:
+        return _answer(replace(request, session=session), rows)
+
+
+def _answer(request: Request, rows: Rows) -> Explanations:
     known = request.bound_policy.space
     table = known.read(rows)
     if not len(table):
@@ -129,6 +139,8 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
     """Return the explanations of all rows, in order; searched ones get the model's calls and seconds as diagnostics."""
     request = predictions.request
     cost = {"judge_calls": request.judges.calls, "judge_seconds": request.judges.seconds / len(table)}
+    if request.session is not None:
+        cost |= {"judge_calls": request.session.calls, "judge_rows": request.session.rows}
     rows = predictions.rows
     space = request.bound_policy.space.bare  # other processes send copies of it, which know less
     if len(rows) > FEW:
@@ -241,7 +253,19 @@ def _ready(request: Request) -> tuple[Request, Search] | Answer | Exception:
         return error
     if search is None:
         return Answer("budget", still_learning(request.explainer.name))
-    return bound, search
+    remote = request.requirements.judge.model.remote
+    if remote is None or request.session is None:
+        return bound, search
+    if request.session.trouble:
+        return Answer("budget", request.session.trouble)
+    return bound, sparing(search, remote, request.session, surrogate_for(request))
+
+
+def surrogate_for(request: Request) -> Structure | None:
+    """Return what may propose candidates in place of the explainer: it wants the nearest ones, of a single model."""
+    requirements = request.requirements
+    alone = getattr(request.explainer, "seeks_nearest", False) and not requirements.further
+    return requirements.opened.surrogate if alone else None
 
 
 def _leave_out(request: Request, rows: Mapping[int, Row], found: dict[int, Explanation]) -> Mapping[int, Row]:

@@ -84,6 +84,8 @@ class Explaining:
         if request.deadline is not None:
             until = time.perf_counter() + request.caller.row_seconds * len(rows)
             request = replace(request, deadline=max(request.deadline, until))
+        if request.session is not None:
+            request.session.until = request.deadline
         self.request, self.search_with, self.predictions, self.rows = request, search_with, predictions, rows
         self.space, self.in_all, self.count = predictions.space, in_all, count
         self.proving = Proving(request.explainer.polish, keeps_order(request.explainer))

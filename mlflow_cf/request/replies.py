@@ -10,6 +10,7 @@ from dataclasses import replace
 from mlflow_cf.errors import frames
 from mlflow_cf.features import FeatureSpace, Level
 from mlflow_cf.model.judge import Outcome
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan, plan_steps
 from mlflow_cf.plans.walk import cheapest_plan
@@ -30,7 +31,9 @@ def bare(request: Request, row: Row) -> Explanation:
     name, space = request.explainer.name, request.bound_policy.space.bare
     said = None if row.expected else row.outcome  # the logged model will give the probability later
     likely = None if said is None else request.bound_target(row.own).probability(said)[0]
-    status: Status = "invalid" if row.fault else "skipped" if request.query.explain == "none" else "already"
+    status: Status = "skipped" if request.query.explain == "none" else "already"
+    if row.fault:
+        status = "budget" if row.unanswered else "invalid"
     asked = request.query, request.caller.served
     return Explanation(
         status,
@@ -48,6 +51,9 @@ def bare(request: Request, row: Row) -> Explanation:
 def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer | Exception) -> Explanation:
     """Return the explanation of a row that was searched for."""
     plain = bare(request, row)
+    if isinstance(answer, UnavailableError):
+        used = 0 if task is None else task.budget.used
+        return replace(plain, status="budget", reason=answer.reason, evaluations=used)
     if isinstance(answer, Exception):
         kind = type(answer).__name__
         _logger.warning("an explanation failed with %s", kind)

@@ -23,6 +23,7 @@ from mlflow_cf.features.space import Misfit
 from mlflow_cf.goal import BoundTarget, Rating, Requirements
 from mlflow_cf.goal.requirements import rate_all
 from mlflow_cf.model.judge import CountedJudge, Decides, Label, Outcome
+from mlflow_cf.model.remote import Session, UnavailableError
 from mlflow_cf.policy import Limits, Query, Target, WhyNotAsked
 from mlflow_cf.policy.limits import Variety
 from mlflow_cf.problem import BoundPolicy, Budget
@@ -83,12 +84,17 @@ def _fault(misfit: Misfit) -> Statement:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """A row with its codes (d,) and the model's prediction; `fault` is why it cannot be explained, or ""."""
+    """A row with its codes (d,) and the model's prediction.
+
+    Attributes:
+        fault: why it cannot be explained, or ""; unanswered: whether that is because the model could not be asked.
+    """
 
     codes: Floats
     fault: str
     prediction: Label | None
     outcome: Outcome | None
+    unanswered: bool = False
 
     @property
     def own(self) -> int:
@@ -169,6 +175,8 @@ def read_rows(judge: Decides, coded: CodedRows, most: int | None = None) -> Pred
         some = good[start : start + (most or len(good))]
         try:
             told, outcome = judge.predict(space.decode(codes[some]))
+        except UnavailableError as error:
+            alone |= {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
         except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
             alone |= {row: _single(judge, space.decode(codes[[row]]), codes[row], "") for row in some.tolist()}
         else:
@@ -177,7 +185,7 @@ def read_rows(judge: Decides, coded: CodedRows, most: int | None = None) -> Pred
             outcomes.append(outcome)
     for row, fault in faults.items():
         alone[row] = _single(judge, frame.iloc[[row]].reset_index(drop=True), codes[row], fault)
-    if not labels and not any(row.outcome for row in alone.values()):
+    if not labels and not any(row.outcome or row.unanswered for row in alone.values()):
         fault = alone[0].fault
         raise InputError("rows", f"the model can predict none of them ({fault})", "check the values of the rows")
     return PredictedRows(codes, place, labels, joined_outcomes(outcomes[1:] or outcomes), alone)
@@ -186,6 +194,8 @@ def read_rows(judge: Decides, coded: CodedRows, most: int | None = None) -> Pred
 def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:
     try:
         labels, outcome = judge.predict(frame)
+    except UnavailableError as error:
+        return Row(codes, fault or error.reason, None, None, unanswered=True)
     except Exception as error:  # noqa: BLE001  see above; the message may quote the row, so only the type is kept
         return Row(codes, fault or say("unpredictable", kind=type(error).__name__), None, None)
     return Row(codes, fault, labels[0], outcome)
@@ -287,6 +297,7 @@ class Request:
         caller: who asks, and how long that may take.
         speaker: makes sentences.
         reasoning: what reasons of all rows share; None: none are asked for.
+        session: the calls of a model that another server answers for; None: there are none.
     """
 
     requirements: Requirements
@@ -308,6 +319,7 @@ class Request:
     caller: Caller
     speaker: Speaker
     reasoning: Reasoning | None = None
+    session: Session | None = None
 
     def bound_target(self, own: int) -> BoundTarget:
         """Return the target for rows that the model predicts as the class at position `own`."""

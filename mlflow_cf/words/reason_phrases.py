@@ -61,6 +61,32 @@ _LIMITS: Final[Phrases] = {
         "en": "the model cannot predict this row ({kind})",
         "de": "das Modell kann diese Zeile nicht vorhersagen ({kind})",
     },
+    "endpoint_late": {
+        "en": "the time limit was over before the endpoint could be asked",
+        "de": "das Zeitlimit war vorbei, bevor der Endpunkt gefragt werden konnte",
+    },
+    "endpoint_fails": {
+        "en": "the endpoint cannot be asked ({kind})",
+        "de": "der Endpunkt kann nicht gefragt werden ({kind})",
+    },
+    "endpoint_stopped": {
+        "en": "the endpoint is not asked for a while, after {failures} failures in a row; ask again in a moment",
+        "de": "der Endpunkt wird nach {failures} Fehlern in Folge eine Weile nicht gefragt; "
+        "bitte gleich nochmals fragen",
+    },
+    "endpoint_reply": {
+        "en": "the endpoint answers something else than predictions ({fact})",
+        "de": "der Endpunkt antwortet etwas anderes als Vorhersagen ({fact})",
+    },
+    "endpoint_variable": {
+        "en": "the environment variable {name} is not set, which a header of the endpoint needs",
+        "de": "die Umgebungsvariable {name} ist nicht gesetzt, die ein Header des Endpunkts braucht",
+    },
+    "endpoint_changed": {
+        "en": "the endpoint answers other than when it was wrapped: another model may stand behind it; wrap it anew",
+        "de": "der Endpunkt antwortet anders als beim Einpacken: vielleicht steht ein anderes Modell dahinter; "
+        "bitte neu einpacken",
+    },
     "misfit": {
         "en": "{feature}: {value} is no {noun} of type {dtype}",
         "de": "{feature}: {value} ist {noun} vom Typ {dtype}",

@@ -29,6 +29,7 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Table
+from mlflow_cf.model.endpoint import as_model
 from mlflow_cf.model.flavors import INNER, OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem.binding import same
@@ -124,6 +125,7 @@ def build(
     options = replace(options, constraints=constraints)
     staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
     downloads.mkdir()
+    model = as_model(model)
     source = inner.address(model)
     if source is None:
         opened = open_native(model, output=packaging.output, rows=data)
@@ -138,9 +140,12 @@ def build(
             inner.drop_example(folder)
     if source is None:
         signature = inner_signature(explained.space, opened)
-        lineage = inner.write(model, model_folder, signature, **packaging.writing)
+        written = model if opened.remote is None else opened.remote  # with what it has said of the background
+        lineage = inner.write(written, model_folder, signature, background=explained.background, **packaging.writing)
     code.add(packaging.code_paths, model_folder)
-    beside = {one.version.name: one.written(explained.space, **packaging.writing) for one in packed}
+    beside = {
+        one.version.name: one.written(explained.space, explained.background, **packaging.writing) for one in packed
+    }
     where = {versions.FOLDER: beside} if beside else {}
     further = pickled.requirements_of(functions)
     needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)

@@ -9,6 +9,7 @@ from inspect import signature as parameters_of
 from pathlib import Path
 from typing import Any, Final
 
+import pandas as pd
 from mlflow.models import Model, ModelSignature
 from mlflow.pyfunc import PyFuncModel
 
@@ -80,15 +81,19 @@ def write(
     target: Path,
     signature: ModelSignature,
     *,
+    background: pd.DataFrame,
     allow_functions: bool = False,
     code_paths: CodePaths = (),
 ) -> Lineage:
     """Write a native model as an MLflow model into the new folder `target`; functions, pickled, only if allowed.
 
-    A flavor that asks for `code_paths` may trust what these define.
+    A flavor that asks for `code_paths` may trust what these define; one that asks for the `background` may store what
+    its model says of these rows.
     """
     module: Any = flavor_of(model)
     needed = module.requirements(model)
-    trusted = {"code_paths": code_paths} if "code_paths" in parameters_of(module.save).parameters else {}
-    module.save(model, target, signature=signature, pip_requirements=needed, allow_functions=allow_functions, **trusted)
+    offered = {"code_paths": code_paths, "background": background}
+    asked = parameters_of(module.save).parameters
+    further = {name: one for name, one in offered.items() if name in asked}
+    module.save(model, target, signature=signature, pip_requirements=needed, allow_functions=allow_functions, **further)
     return {"inner_flavors": sorted(Model.load(str(target)).flavors)}

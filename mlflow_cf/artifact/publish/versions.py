@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import pandas as pd
+
 from mlflow_cf.artifact.publish import inner
 from mlflow_cf.artifact.publish.inner import Lineage
 from mlflow_cf.artifact.publish.signature import inner_signature
 from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.features import FeatureSpace, Table
+from mlflow_cf.model.endpoint import as_model
 from mlflow_cf.model.flavors import open_folder
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import Version, named, opened
@@ -37,7 +40,9 @@ class Packed:
     folder: Path
     lineage: Lineage | None
 
-    def written(self, space: FeatureSpace, *, allow_functions: bool, code_paths: CodePaths = ()) -> Lineage:
+    def written(
+        self, space: FeatureSpace, background: pd.DataFrame, *, allow_functions: bool, code_paths: CodePaths = ()
+    ) -> Lineage:
         """Write a model that has no files yet as an MLflow model folder; return where its files are from.
 
         Code of its own is in the folder of the model itself, which is loaded first.
@@ -47,9 +52,12 @@ class Packed:
         known = {feature.column: feature for feature in space.features}
         own = FeatureSpace(tuple(known[column] for column in self.model.columns or space.columns))
         self.folder.parent.mkdir(exist_ok=True)
-        model, signature = self.version.model, inner_signature(own, self.model)
+        model = self.version.model if self.model.remote is None else self.model.remote
+        signature, writing = inner_signature(own, self.model), {"code_paths": code_paths}
         with named(self.version.name):
-            return inner.write(model, self.folder, signature, allow_functions=allow_functions, code_paths=code_paths)
+            return inner.write(
+                model, self.folder, signature, background=background, allow_functions=allow_functions, **writing
+            )
 
 
 def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | None) -> list[Packed]:
@@ -63,7 +71,7 @@ def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | 
     for version in versions:
         folder, lineage = scratch / FOLDER / version.name, None
         with named(version.name):
-            source = inner.address(version.model)
+            source = inner.address(as_model(version.model))
             if source is None:
                 packed.append(Packed(version, opened(version, rows, output), folder, None))
                 continue

@@ -60,6 +60,7 @@ class GeCo:
 
     name: ClassVar[str] = "geco"
     polish: ClassVar[bool] = True
+    seeks_nearest: ClassVar[bool] = True  # and nothing else: what proposes them may be another
     by_request: ClassVar[Mapping[str, Any]] = {
         "q": Annotated[StrictInt, Field(gt=STABLE, le=1_000)],
         "m_init": Annotated[StrictInt, Field(ge=1, le=200)],

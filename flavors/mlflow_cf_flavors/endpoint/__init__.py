@@ -1,0 +1,1 @@
+"""Models that answer at an address."""
