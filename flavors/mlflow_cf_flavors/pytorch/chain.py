@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.structures import (
     ClippedLine,
     Column,
+    CurveColumn,
     Layers,
     LevelColumn,
     Link,
@@ -321,5 +322,7 @@ def _entered(column: Column, fill: float | None, kept: Kept) -> Column:
 
     if isinstance(column, NumberColumn):
         return NumberColumn(column.feature, (*column.steps, MonotoneStep(operation, ClippedLine())))
+    if isinstance(column, CurveColumn):
+        return replace(column, function=lambda codes: operation(column.function(codes)))
     table = operation(column.table).astype(np.float64)
     return LevelColumn(column.feature, table) if isinstance(column, LevelColumn) else column

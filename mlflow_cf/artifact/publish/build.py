@@ -143,10 +143,7 @@ def build(
         written = model if opened.remote is None else opened.remote  # with what it has said of the background
         lineage = inner.write(written, model_folder, signature, background=explained.background, **packaging.writing)
     code.add(packaging.code_paths, model_folder)
-    beside = {
-        one.version.name: one.written(explained.space, explained.background, **packaging.writing) for one in packed
-    }
-    where = {versions.FOLDER: beside} if beside else {}
+    where = _beside(explained, packed, packaging)
     further = pickled.requirements_of(functions)
     needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
     meta = _write_pyfunc(staged, explained, packaging, needed)
@@ -156,6 +153,14 @@ def build(
     add_flavor(meta, staged, explained, {**lineage, **where}, packaging.output)
     _prove_everywhere(staged, explained, packaging.validate, scratch)
     return Built(staged, explained)
+
+
+def _beside(explained: ExplainedModel, packed: Sequence[versions.Packed], packaging: Packaging) -> dict[str, Any]:
+    """Write the versions that lie beside the model; return where."""
+    beside = {
+        one.version.name: one.written(explained.space, explained.background, **packaging.writing) for one in packed
+    }
+    return {versions.FOLDER: beside} if beside else {}
 
 
 def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: PipRequirements) -> Model:
