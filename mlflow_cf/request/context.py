@@ -36,6 +36,8 @@ from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
 from mlflow_cf.words.sentences import Speaker
 
+OPENED_ON: Final = 20  # rows of the background from which a flavor sees how a table looks
+
 
 @dataclass(frozen=True, eq=False)
 class ExtraModels:
@@ -157,6 +159,13 @@ class RequestContext:
     def findings(self) -> tuple[str, ...]:
         """Warnings about the policy, computed once: on wide tables that takes 0.4 s."""
         return tuple(lint(self.policy, self.bound_policy))
+
+    @cached_property
+    def steps(self) -> tuple[dict[str, Any], ...]:
+        """The steps of the model, for `describe()`, computed once: large forests are read a second time for it."""
+        model, space = self.model, self.model.space
+        rows = space.decode(self.bound_policy.background[:OPENED_ON])
+        return tuple(described_steps(model.judge.model, model.opened, space, rows))
 
     @property
     def shared(self) -> Shared:
@@ -297,9 +306,6 @@ def _by_request(requirement: Requirement) -> Requirement:
     return replace(requirement, origin=replace(requirement.origin, source="request"))
 
 
-OPENED_ON: Final = 20  # rows of the background from which a flavor sees how a table looks
-
-
 def described(context: RequestContext) -> dict[str, Any]:
     """Return what an explained model consists of, as plain values for JSON."""
     judge, opened, space = context.model.judge, context.model.opened, context.model.space
@@ -311,7 +317,7 @@ def described(context: RequestContext) -> dict[str, Any]:
         "largest_score_decides": judge.argmax_decides,
         "opened": opened.structure is not None,
         "structure": str(opened.note),
-        "steps": described_steps(model, opened, space, space.decode(context.bound_policy.background[:OPENED_ON])),
+        "steps": [dict(step) for step in context.steps],
         "parity": opened.parity(model.tolerance),
         "requirements": context.extra_models.describe(),
         "causal": [function.describe(space) for function in context.bound_policy.functions],
