@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Final, NamedTuple, get_args
 
@@ -38,6 +39,7 @@ MEANS: Final[Mapping[str, str]] = {
     lines.ABSOLUTE_ERROR: "mean_absolute_error",
 }
 FACTS: Final = ("status", "reason", "proof", "answers", "seconds")  # columns of lines that counts need
+ROWS_AT_ONCE: Final = 16_384  # lines that are read together
 NAME: Final = 250  # characters of a metric's name that MLflow keeps
 _ODD: Final = re.compile(r"[^\w.\- ]")
 
@@ -92,16 +94,19 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     members = members_of(groups.rename(columns=lambda name: name.removeprefix(GROUP)), lines.size(path))
     inside = list(members.values())
     columns = [name for name in MEANS if name in names]
-    read = (pd.read_parquet(path, columns=[name])[name].to_numpy(np.float64) for name in columns)  # one at a time
-    means = [Moments.of(column[:, None], inside) for column in read]
-    facts = pd.read_parquet(path, columns=list(FACTS))
-    counted = shares(facts)
-    means.append(Moments.of(counted.to_numpy(np.float64), inside))
-    seconds = facts["seconds"].to_numpy(np.float64)
+    parts: list[Moments] = []
+    start, counted = 0, pd.DataFrame()
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(dict.fromkeys([*columns, *FACTS]))):
+            part, rows = batch.to_pandas(), slice(start, start := start + batch.num_rows)
+            counted = shares(part[list(FACTS)])
+            values = np.hstack([part[columns].to_numpy(np.float64), counted.to_numpy(np.float64)])
+            parts.append(Moments.of(values, [own[rows] for own in inside]))
+    seconds = pd.read_parquet(path, columns=["seconds"])["seconds"].to_numpy(np.float64)
     summed = Summed(
         list(members),
         [*columns, *counted.columns],
-        Moments(*(np.hstack(some) for some in zip(*(one.arrays().values() for one in means), strict=True))),
+        reduce(Moments.merged, parts),
         np.array([_percentiles(seconds[rows & ~np.isnan(seconds)]) for rows in inside]),
     )
     return figures_of(summed, explainer, groups.columns)

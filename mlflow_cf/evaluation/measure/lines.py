@@ -184,6 +184,8 @@ def members_of(groups: pd.DataFrame | None, rows: int) -> dict[str, Bools]:
     """Return which of so many rows are in each group, by column and label such as ``sex.F``; first all of them, ""."""
     members: dict[str, Bools] = {"": np.ones(rows, dtype=np.bool_)}
     for column, named in () if groups is None else groups.items():
-        labels = named.to_numpy()
-        members |= {f"{column}.{label}": labels == label for label in sorted(set(labels), key=order_of)}
+        codes, known = pd.factorize(named)  # texts of every row would take more than all else
+        labels = list(map(str, known))
+        order = sorted(range(len(labels)), key=lambda code: order_of(labels[code]))
+        members |= {f"{column}.{labels[code]}": codes == code for code in order}
     return members
