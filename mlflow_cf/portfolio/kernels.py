@@ -21,6 +21,7 @@ from mlflow_cf.problem.single_features import OwnProgram, PackedColumns
 
 Array = NDArray[Any]
 TIES: Final = 16  # changes as near as the nearest one; of rows with more, the search of single rows takes care
+MOST_TIES: Final = 8  # of these that are lawful: they are verified together
 TOGETHER: Final = 16  # values that are scored at a time
 # What is known of a row: nothing; all single changes, beside which two may be as near; its nearest counterfactual
 LEFT, UNTIL_TWO, SETTLED = range(3)
@@ -70,11 +71,13 @@ class Singles(NamedTuple):
     Attributes:
         place: (m,) the position of the nearest change among all values that turns the decision; -1: there is none.
         far: (m,) how far it is; inf: there is none.
+        ties: (m,) how many are as near as that, itself among them.
         known: (m,) LEFT, UNTIL_TWO or SETTLED.
     """
 
     place: Array
     far: Array
+    ties: Array
     known: Array
 
 
@@ -191,23 +194,51 @@ def _drop_alike(setting: Setting, near: Nearest) -> None:
 
 
 @inner
+def _precedes(setting: Setting, x0: Array, near: Nearest, one: Any, two: Any) -> Any:
+    """Whether a change comes before another one: it is nearer, or its row has the smaller codes."""
+    if near.far[one] != near.far[two]:
+        return near.far[one] < near.far[two]
+    first, second = setting.packed.column[near.group[one]], setting.packed.column[near.group[two]]
+    value, other = setting.packed.values[near.place[one]], setting.packed.values[near.place[two]]
+    if first == second:
+        return value < other
+    if first < second:  # the other row has its own value there, of which a missing one comes last
+        return not value >= x0[first]
+    return other >= x0[second]
+
+
+@inner
+def _first_of_ties(setting: Setting, x0: Array, near: Nearest) -> Any:
+    """Return the first of the nearest changes, and how many are lawful; none where some may not turn the decision."""
+    best, lawful = -1, 0
+    for at in range(near.noted[0]):
+        if near.sure[at] == 0.0:
+            return -1, 0
+        column = setting.packed.column[near.group[at]]
+        near.candidate[column] = setting.packed.values[near.place[at]]
+        if keeps(setting.joint, 0, setting.joint.rule.size - 1, near.candidate, x0, near.stack):
+            lawful += 1
+            if best < 0 or _precedes(setting, x0, near, at, best):
+                best = at
+        near.candidate[column] = x0[column]
+    return best, lawful
+
+
+@inner
 def _settle(setting: Setting, x0: Array, near: Nearest, which: Any, out: Singles) -> None:
     """Write the nearest change of a row if the row is lawful, and whether it settles the row."""
-    row, lawful = which
-    out.place[row], out.far[row], out.known[row] = -1, np.inf, LEFT
-    if lawful and near.noted[0] == 0:
+    row, stays = which
+    out.place[row], out.far[row], out.ties[row], out.known[row] = -1, np.inf, 0, LEFT
+    if stays and near.noted[0] == 0:
         out.known[row] = UNTIL_TWO
-    if not lawful or near.noted[0] < 1 or near.noted[0] > TIES:
+    if not stays or near.noted[0] < 1 or near.noted[0] > TIES:
         return
     if near.noted[0] > 1:
         _drop_alike(setting, near)
-    if near.noted[0] > 1 or near.sure[0] == 0.0:
-        return
-    column = setting.packed.column[near.group[0]]
-    near.candidate[column] = setting.packed.values[near.place[0]]
-    if keeps(setting.joint, 0, setting.joint.rule.size - 1, near.candidate, x0, near.stack):
-        far, two = near.far[0], (near.least[0] + near.least[1]) * (1.0 - 2 * ROUNDING)
-        out.place[row], out.far[row] = near.place[0], far
+    best, lawful = _first_of_ties(setting, x0, near)
+    if 0 < lawful <= MOST_TIES:
+        far, two = near.far[best], (near.least[0] + near.least[1]) * (1.0 - 2 * ROUNDING)
+        out.place[row], out.far[row], out.ties[row] = near.place[best], far, lawful
         out.known[row] = SETTLED if loosened(far) < two else UNTIL_TWO
 
 

@@ -52,18 +52,18 @@ class Settled(NamedTuple):
     Attributes:
         rows: (s,) which of the rows.
         Z: (s, d) the counterfactuals.
-        spare: (s, d) the nearest single change beside two that are nearer; Z where there is none.
+        singles: (s,) how many single changes are verified: those as near as one, or the nearest ones beside two.
         paired: (s,) evaluations that pairs of changes count, 0 where none was looked at.
     """
 
     rows: Codes
     Z: Floats
-    spare: Floats
+    singles: Codes
     paired: Codes
 
     def take(self, some: Codes) -> Settled:
         """Return some of them."""
-        return Settled(self.rows[some], self.Z[some], self.spare[some], self.paired[some])
+        return Settled(self.rows[some], self.Z[some], self.singles[some], self.paired[some])
 
 
 class FewChanges(NamedTuple):
@@ -82,7 +82,8 @@ class FewChanges(NamedTuple):
     @classmethod
     def none(cls, rows: int) -> FewChanges:
         """Return that nothing is known of so many rows."""
-        singles = Singles(np.full(rows, -1, dtype=np.int64), np.full(rows, np.inf), np.full(rows, LEFT))
+        far, (ties, known) = np.full(rows, np.inf), np.array([[0], [LEFT]]).repeat(rows, axis=1)
+        singles = Singles(np.full(rows, -1, dtype=np.int64), far, ties, known)
         return cls(singles, np.full((rows, 2), -1, dtype=np.int64), np.zeros(rows, dtype=np.int64))
 
 
@@ -162,10 +163,8 @@ class NearestFew:
         self.scores.settle(self.setting, rows, Nearest.room(X.shape[1], self._steps), out, most)
         one, pair = out.singles.known == SETTLED, out.places[:, 0] >= 0
         some = np.flatnonzero(one | pair)
-        spare = self._changed(X[some], out.singles.place[some, None])
-        Z = np.where(pair[some, None], self._changed(X[some], out.places[some]), spare)
-        alone = (out.singles.place[some] < 0)[:, None]
-        return Settled(some, Z, np.where(alone, Z, spare), out.paired[some])
+        places = np.where(pair[:, None], out.places, np.column_stack([out.singles.place, np.full(len(X), -1)]))
+        return Settled(some, self._changed(X[some], places[some]), out.singles.ties[some], out.paired[some])
 
     def _changed(self, X: Floats, places: Codes) -> Floats:
         """Return rows X (m, d) with the values at places (m, n) among all values; those at negative ones stay out."""

@@ -71,5 +71,5 @@ class NearestPairs:
         while done < many:
             room = PairRoom.of(self.setting, trees, rectangles, most)
             done = nearest_pairs(question, most, done, room, out)
-            rectangles = max(rectangles, int(room.tally[MISSING]))
+            rectangles = rectangles if done == many else max(2 * rectangles, int(room.tally[MISSING]))
         return out

@@ -324,14 +324,13 @@ class Asked(NamedTuple):
 def _asked(policy: BoundPolicy, settled: Settled, X: Floats) -> Asked:
     """Return what is asked about candidates of rows X (m, d); see `proof.verify.verify_rows`."""
     changed = differing(settled.Z, X)
-    owner, column = np.nonzero(changed & (changed.sum(axis=1) > 1)[:, None])
+    pair = changed.sum(axis=1) > 1
+    owner, column = np.nonzero(changed & pair[:, None])
     undone = settled.Z[owner]
     undone[np.arange(len(owner)), column] = X[owner, column]
     lawful = _lawful(policy, undone, X[owner])
-    owner, spare = owner[lawful], np.flatnonzero(differing(settled.spare, settled.Z).any(axis=1))
-    rows = 1 + np.bincount(owner, minlength=len(X))
-    rows[spare[_lawful(policy, settled.spare[spare], X[spare])]] += 1
-    return Asked(undone[lawful], owner, rows)
+    owner = owner[lawful]
+    return Asked(undone[lawful], owner, settled.singles + pair + np.bincount(owner, minlength=len(X)))
 
 
 def _lawful(policy: BoundPolicy, Z: Floats, X: Floats) -> Codes:
