@@ -183,7 +183,7 @@ def drawn(name):
 def raw(network, rows):
     """Ask a network as MLflow does, (n, k)."""
     dtype = next(network.parameters()).dtype
-    numbers = torch.from_numpy(rows.to_numpy(dtype=np.float32)).to(dtype)
+    numbers = torch.from_numpy(rows.to_numpy(dtype=np.float32, copy=True)).to(dtype)
     with torch.no_grad():
         return network(numbers).numpy().astype(np.float64).reshape(len(rows), -1)
 
@@ -347,6 +347,11 @@ class TestMissingNumbers:
 def test_text_is_refused_with_the_columns():
     with pytest.raises(InputError, match=r"takes numbers alone: encode \['word'\]"):
         mlflow_cf.wrap(seeded(sharp(1, nn.Sigmoid())), PEOPLE.drop(columns="owner").assign(word="a"), target=1)
+
+
+def test_another_number_of_columns_is_refused():
+    with pytest.raises(InputError, match=r"cannot answer these rows \(RuntimeError: mat1 and mat2"):
+        mlflow_cf.wrap(seeded(lambda: nn.Sequential(nn.Linear(4, 1), nn.Sigmoid())), PEOPLE[["age", "debt"]], target=1)
 
 
 def test_the_given_network_stays_in_training_mode_and_may_be_trained_on():

@@ -66,12 +66,12 @@ class Opening:
     def check_same(self, rows: pd.DataFrame, expected: tuple[NDArray[Any], NDArray[Any]]) -> None:
         """Check that rows are answered as expected: labels exactly, numbers but for their last digits."""
         decided, scores = self.ask(rows)
-        close = {"rtol": self.kind.close, "atol": self.kind.close / 1000}
+        same = partial(assert_allclose, rtol=self.kind.close, atol=self.kind.close / 1000)
         if self.model.regression:
-            assert_allclose(decided, expected[0], **close)
+            same(decided, expected[0])
         else:
             assert_array_equal(decided, expected[0])
-        assert_allclose(scores, expected[1], **close)
+        same(scores, expected[1])
 
 
 def check_own_decision(opening: Opening) -> None:

@@ -145,7 +145,7 @@ def of_pytorch(goal, rows, values):
     """Fit a network of drawn hidden units: its last layer by least squares, and then labels where the value is cut."""
     torch = pytest.importorskip("torch")
     nn, cuts = torch.nn, CUTS.get(goal.n_labels, ())
-    numbers = np.nan_to_num(rows.to_numpy(dtype=np.float32, na_value=np.nan), nan=2.0)
+    numbers = np.nan_to_num(rows.to_numpy(dtype=np.float32, na_value=np.nan, copy=True), nan=2.0)
     rng = np.random.default_rng(0)
     mean, scale = numbers.mean(axis=0), numbers.std(axis=0)
     first, bias = rng.normal(size=(numbers.shape[1], 24)), rng.normal(size=24)
@@ -173,7 +173,11 @@ def of_pytorch(goal, rows, values):
 
     def ask(rows):
         with torch.no_grad():
-            return network(torch.from_numpy(rows.to_numpy(dtype=np.float32, na_value=np.nan))).numpy().astype(float)
+            return (
+                network(torch.from_numpy(rows.to_numpy(dtype=np.float32, na_value=np.nan, copy=True)))
+                .numpy()
+                .astype(float)
+            )
 
     if not goal.n_labels:
         return Fitted(network, lambda rows: ask(rows)[:, 0], output="value")
