@@ -271,6 +271,36 @@ def test_a_network_of_scikit_learn_and_its_graph_are_the_same_structure_and_have
         assert [(a.row, a.proof) for a in one.counterfactuals] == [(b.row, b.proof) for b in two.counterfactuals]
 
 
+@pytest.mark.system
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, about its older exporter
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_network_of_pytorch_its_graph_and_that_of_scikit_learn_have_the_same_certified_answers(fixed, tmp_path):
+    torch = pytest.importorskip("torch")
+    rows = numbers(300)
+    wanted = (goals(rows)["two"] == "yes").astype(int)
+    model = MLPClassifier((100, 100), max_iter=30, random_state=0).fit(rows, wanted)
+    layers = []
+    for weights, bias in zip(model.coefs_, model.intercepts_, strict=True):
+        layer = torch.nn.Linear(*weights.shape)
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(weights.T))
+            layer.bias.copy_(torch.from_numpy(bias))
+        layers += [layer, torch.nn.ReLU()]
+    network = torch.nn.Sequential(*layers[:-1], torch.nn.Sigmoid()).eval()
+    axes = {} if fixed else {"x": {0: "n"}, "y": {0: "n"}}
+    names = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": axes}
+    torch.onnx.export(network, (torch.zeros(1, 4),), str(tmp_path / "g.onnx"), dynamo=False, **names)
+    models = (model, network, onnx.load(str(tmp_path / "g.onnx")))
+    kinds = [mlflow_cf.wrap(one, rows, target=1) for one in models]
+    assert {one.opened.structure.kind for one in kinds} == {"network 100-100-1"}
+    some = rows[model.predict(rows) == 0].head(8)
+    found = [one.explain(some, certify=True, time_limit_s=20) for one in kinds]
+    answers_of = [[[(a.row, a.proof) for a in one.counterfactuals] for one in each] for each in found]
+    assert answers_of[0] == answers_of[1] == answers_of[2]
+    assert {proof for one in answers_of[0] for _, proof in one} == {"optimal"}
+
+
 # graphs as other libraries write them
 
 
