@@ -251,6 +251,32 @@ class TestScored:
         explained = mlflow_cf.wrap(tmp_path / "m", ROWS, target=1)
         assert "no more than 0 MiB are read" in explained.describe()["structure"]
 
+    def test_outputs_that_nobody_reads(self):
+        graph = layer("Y", "Dropout", "Sigmoid")
+        graph.graph.node[1].output.append("mask")
+        explained = mlflow_cf.wrap(graph, ROWS, target=1)
+        assert explained.describe()["structure"].startswith("linear")
+
+    def test_labels_on_the_way_to_scores(self):
+        nodes = [
+            helper.make_node("LinearClassifier", ["X"], ["L", "P"], domain="ai.onnx.ml", coefficients=[1.0, 0, 0] * 2,
+                             intercepts=[-0.5, 0.5], classlabels_ints=[0, 1]),
+            helper.make_node("Cast", ["L"], ["F"], to=FLOAT),
+            helper.make_node("Softplus", ["F"], ["G"]),
+            helper.make_node("Sub", ["G", "one"], ["Y"]),
+        ]  # fmt: skip
+        graph = graph_of(nodes, [("Y", FLOAT, ["n"])], {"one": np.float32(1.0)})
+        explained = mlflow_cf.wrap(graph, ROWS, target=mlflow_cf.Target(low=0.1), output="value")
+        assert "the operator " in explained.describe()["structure"]
+
+    def test_weights_whose_length_is_not_stated(self, tmp_path):
+        (tmp_path / "weights").write_bytes(b"0" * 6000)
+        for stated in ([("location", "weights")], [("location", "weights"), ("length", "-1")]):
+            tensor = onnx.TensorProto(data_location=onnx.TensorProto.EXTERNAL)
+            for key, value in stated:
+                tensor.external_data.add(key=key, value=value)
+            assert graphs._size_of(tensor, tmp_path) == 6000
+
     def test_shapes_that_are_left_open(self):
         graph = layer("Y", "Sigmoid")
         for one in (*graph.graph.input, *graph.graph.output):

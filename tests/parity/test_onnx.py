@@ -271,6 +271,36 @@ def test_a_network_of_scikit_learn_and_its_graph_are_the_same_structure_and_have
         assert [(a.row, a.proof) for a in one.counterfactuals] == [(b.row, b.proof) for b in two.counterfactuals]
 
 
+@pytest.mark.system
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, about its older exporter
+@pytest.mark.parametrize("fixed", [False, True])
+def test_a_network_of_pytorch_its_graph_and_that_of_scikit_learn_have_the_same_certified_answers(fixed, tmp_path):
+    torch = pytest.importorskip("torch")
+    rows = numbers(300)
+    wanted = (goals(rows)["two"] == "yes").astype(int)
+    model = MLPClassifier((100, 100), max_iter=30, random_state=0).fit(rows, wanted)
+    layers = []
+    for weights, bias in zip(model.coefs_, model.intercepts_, strict=True):
+        layer = torch.nn.Linear(*weights.shape)
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(weights.T))
+            layer.bias.copy_(torch.from_numpy(bias))
+        layers += [layer, torch.nn.ReLU()]
+    network = torch.nn.Sequential(*layers[:-1], torch.nn.Sigmoid()).eval()
+    axes = {} if fixed else {"x": {0: "n"}, "y": {0: "n"}}
+    names = {"input_names": ["x"], "output_names": ["y"], "dynamic_axes": axes}
+    torch.onnx.export(network, (torch.zeros(1, 4),), str(tmp_path / "g.onnx"), dynamo=False, **names)
+    models = (model, network, onnx.load(str(tmp_path / "g.onnx")))
+    kinds = [mlflow_cf.wrap(one, rows, target=1) for one in models]
+    assert {one.opened.structure.kind for one in kinds} == {"network 100-100-1"}
+    some = rows[model.predict(rows) == 0].head(8)
+    found = [one.explain(some, certify=True, time_limit_s=20) for one in kinds]
+    answers_of = [[[(a.row, a.proof) for a in one.counterfactuals] for one in each] for each in found]
+    assert answers_of[0] == answers_of[1] == answers_of[2]
+    assert {proof for one in answers_of[0] for _, proof in one} == {"optimal"}
+
+
 # graphs as other libraries write them
 
 
@@ -501,3 +531,102 @@ def test_trees_that_vote_score_as_onnxruntime_does_or_are_not_opened(classes, tr
         signs = min(weights["class_weights"]) < 0
         usual = transform != "LOGISTIC" and some == 1 if classes > 2 else transform != "SOFTMAX" and signs
         assert not usual or alone == (classes > 2), explained.opened.note
+
+
+@dear(2)
+@given(
+    classes=st.integers(2, 4),
+    alone=st.booleans(),
+    transform=st.sampled_from(["NONE", "SOFTMAX", "LOGISTIC"]),
+    mirrored=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_linear_classifiers_score_as_onnxruntime_does_or_are_not_opened(classes, alone, transform, mirrored, seed):
+    rng = np.random.default_rng(seed)
+    scores = 1 if alone and classes == 2 else classes
+    weights, bias = rng.normal(size=(scores, 4)), rng.normal(0, 0.3, scores)
+    if mirrored and scores == 2:
+        weights, bias = np.array([-weights[1], weights[1]]), np.array([-bias[1], bias[1]])
+    node = helper.make_node(
+        "LinearClassifier",
+        ["X"],
+        ["L", "Y"],
+        domain="ai.onnx.ml",
+        coefficients=weights.ravel().tolist(),
+        intercepts=bias.tolist(),
+        classlabels_ints=list(range(classes)),
+        post_transform=transform,
+    )
+    graph = with_trees(graph_of([node], {}, classes))
+    graph.graph.output.insert(0, helper.make_tensor_value_info("L", onnx.TensorProto.INT64, ["n"]))
+    explained = mlflow_cf.wrap(graph, numbers(120, seed % 100), target=classes - 1)
+    if explained.opened.structure is not None:
+        agree(explained, graph, numbers(120, seed % 100 + 1))
+    else:
+        assert alone or transform == "LOGISTIC", explained.opened.note
+
+
+PREPARING = [
+    "Scaler",
+    "Imputer",
+    "Binarizer",
+    "Clip",
+    "Add",
+    "Sub",
+    "Mul",
+    "Div",
+    "Neg",
+    "ArrayFeatureExtractor",
+    "Cast",
+]
+
+
+def prepared(rng, kinds):
+    """Return nodes and constants that prepare the columns of X, and the name of what they make of them."""
+    nodes, constants, last, domain = [], {}, "X", "ai.onnx.ml"
+    for place, kind in enumerate(kinds):
+        given, options = [], {}
+        drawn = (rng.normal(size=4) + 2 * rng.choice([-1, 1, 1, 1], 4)).astype(np.float32)
+        if kind == "Scaler":
+            options = {"offset": rng.normal(size=4).tolist(), "scale": drawn.tolist()}
+        elif kind == "Imputer":
+            options = {"imputed_value_floats": drawn.tolist(), "replaced_value_float": float("nan")}
+        elif kind == "Binarizer":
+            options = {"threshold": float(np.float32(rng.normal(0, 0.5)))}
+        elif kind == "Cast":
+            options = {"to": onnx.TensorProto.FLOAT}
+        elif kind == "Clip":
+            given = [np.float32(-0.7), np.float32(1.3)]
+        elif kind == "ArrayFeatureExtractor":
+            given = [rng.integers(0, 4, 4)]
+        elif kind != "Neg":
+            given = [drawn]
+        names = [f"p{place}_{number}" for number in range(len(given))]
+        constants |= dict(zip(names, map(np.asarray, given), strict=True))
+        where = domain if kind in ("Scaler", "Imputer", "Binarizer", "ArrayFeatureExtractor") else ""
+        nodes.append(helper.make_node(kind, [last, *names], [f"p{place}"], domain=where, **options))
+        last = f"p{place}"
+    return nodes, constants, last
+
+
+@dear(2)
+@given(kinds=st.lists(st.sampled_from(PREPARING), max_size=5), trees=st.booleans(), seed=st.integers(0, 2**32 - 1))
+def test_prepared_columns_score_as_onnxruntime_does(kinds, trees, seed):
+    rng = np.random.default_rng(seed)
+    nodes, constants, last = prepared(rng, kinds)
+    if trees:
+        drawn = Trees(rng, ["BRANCH_LEQ"])
+        attributes = {**drawn.attributes(), **drawn.weights("target", 1), "n_targets": 1}
+        final = helper.make_node("TreeEnsembleRegressor", [last], ["Y"], domain="ai.onnx.ml", **attributes)
+    else:
+        weights = rng.normal(size=4).tolist()
+        final = helper.make_node("LinearRegressor", [last], ["Y"], domain="ai.onnx.ml", coefficients=weights)
+    graph = with_trees(graph_of([*nodes, final], constants, 1))
+    gaps = "Binarizer" not in kinds and (trees or "Imputer" in kinds)
+    rows, others = (edged(rng) if gaps else edged(rng).fillna(0.25) for _ in range(2))
+    explained = mlflow_cf.wrap(graph, rows, target=mlflow_cf.Target(low=0.0), output="value")
+    if explained.opened.structure is not None:
+        agree(explained, graph, others, 1e-4)
+    else:
+        reversing = {"Neg", "Mul", "Div", "Scaler"} & set(kinds)
+        assert reversing or "differ" in explained.opened.note, explained.opened.note

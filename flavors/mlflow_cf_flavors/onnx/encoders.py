@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -77,16 +78,17 @@ def _default(node: Node, kind: str) -> float:
 
 
 def binarized(node: Node, given: Sequence[Value]) -> Value:
-    """Return 1 where a number exceeds the threshold, and 0 elsewhere, also where it is missing."""
+    """Return 1 where a number exceeds the threshold, and 0 elsewhere; onnxruntime refuses missing ones."""
     table, threshold = given[0], float(node.attributes.get("threshold", 0.0))
     if not isinstance(table, Table) or table.dtype == TEXT:
         raise refused(node)
     columns: list[Source] = []
     for source in map(as_numbers, table.sources):
         if isinstance(source, NumberColumn):
-            columns.append(IntervalColumn(source, np.array([threshold]), np.array([0.0, 1.0, 0.0])))
-        elif isinstance(source, LevelColumn):
-            columns.append(LevelColumn(source.feature, (source.table > threshold).astype(float)))
+            columns.append(IntervalColumn(source, np.array([threshold]), np.array([0.0, 1.0, np.nan])))
+        elif isinstance(source, LevelColumn | IntervalColumn):
+            above = np.where(np.isnan(source.table), np.nan, source.table > threshold)
+            columns.append(replace(source, table=above))
         else:
             raise refused(node)
     return Table(tuple(columns), NARROW)

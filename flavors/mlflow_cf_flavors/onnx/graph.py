@@ -70,7 +70,7 @@ class Graph:
         needed, found = {output}, []
         for node in reversed(self.nodes):
             if needed.intersection(node.outputs):
-                needed.update(node.inputs)
+                needed.update(filter(None, node.inputs))  # "" stands for what is left out, as input and output
                 found.append(node)
         return found[::-1]
 
@@ -130,15 +130,16 @@ def _loaded(file: Path, *, weights: bool) -> Proto:
     proto = onnx.load(str(file), load_external_data=False)
     outside = [one for one in proto.graph.initializer if one.data_location == one.EXTERNAL]
     if outside and weights:
-        _check_size(sum(_size_of(one) for one in outside))
+        _check_size(sum(_size_of(one, file.parent) for one in outside))
         load_external_data_for_model(proto, str(file.parent))
     return proto
 
 
-def _size_of(tensor: Any) -> int:
-    """Return the bytes of a tensor that lies outside of the file: no element has more than 16."""
-    stated = {entry.key: entry.value for entry in tensor.external_data}.get("length")
-    return int(stated) if stated else 16 * int(np.prod(tensor.dims, dtype=np.float64))
+def _size_of(tensor: Any, folder: Path) -> int:
+    """Return how many bytes would be read for a tensor that lies outside of the file: all, if no length is stated."""
+    stated = {entry.key: entry.value for entry in tensor.external_data}
+    length = int(stated.get("length", -1))
+    return length if length >= 0 else (folder / stated["location"]).stat().st_size
 
 
 def _check_size(found: int) -> None:

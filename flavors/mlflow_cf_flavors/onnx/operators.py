@@ -200,7 +200,7 @@ def _gemm(node: Node, given: Sequence[Value]) -> Value:
 def _normalized(node: Node, given: Sequence[Value]) -> Value:
     """Return a BatchNormalization with its fixed statistics."""
     value, statistics = layered(node, given[0]), given[1:5]
-    if node.attributes.get("training_mode") or len(node.outputs) > 1:
+    if node.attributes.get("training_mode") or any(node.outputs[1:]):
         raise refused(node)
     found = [np.asarray(one, dtype=np.float64) for one in statistics if isinstance(one, np.ndarray)]
     if len(found) < 4:

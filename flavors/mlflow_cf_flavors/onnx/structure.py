@@ -38,16 +38,15 @@ def compile_onnx(
     graph = graph_of(source)
     values = _tables(inputs, space)
     nodes = graph.before(output)
-    wanted = {output, *(name for node in nodes for name in node.inputs)}
+    wanted = {output, *(name for node in nodes for name in node.inputs if name)}
     for node in nodes:
-        _check_output(node, wanted)
         if node.operator not in OPERATORS:
             raise refused(node)
         given = [values.get(name, graph.constants.get(name)) if name else MISSING for name in node.inputs]
         known = [value for value in given if value is not None]
         if len(known) < len(given):
             raise refused(node)
-        values[node.outputs[-1]] = OPERATORS[node.operator](node, known)
+        values[_output(node, wanted)] = OPERATORS[node.operator](node, known)
     if output not in values:
         raise NotOpenedError(say("onnx_no_scores"))
     return sums_of(values[output], form).compile(space)
@@ -65,7 +64,14 @@ def _tables(inputs: Inputs, space: FeatureSpace) -> dict[str, Value]:
     return values
 
 
-def _check_output(node: Node, wanted: AbstractSet[str]) -> None:
-    """Refuse labels on the way to scores, and nodes with several outputs of which not the last one is wanted."""
-    if not wanted.isdisjoint(node.outputs[:-1]) or (node.operator in _SECOND and len(node.outputs) < 2):
+def _output(node: Node, wanted: AbstractSet[str]) -> str:
+    """Return the output of a node that is read: its first one, or the scores of a classifier.
+
+    Raises:
+        NotOpenedError: another one of its outputs is `wanted`, or there are no scores.
+    """
+    place = 1 if node.operator in _SECOND else 0
+    others = node.outputs[:place] + node.outputs[place + 1 :]
+    if len(node.outputs) <= place or not wanted.isdisjoint(others):
         raise refused(node)
+    return node.outputs[place]
