@@ -42,13 +42,15 @@ NAME = re.compile(r"`((?:mlflow_cf|mlflow_cf_flavors)(?:\.\w+)+)`")
 # what else has to be there before some pages
 ALSO = {
     "endpoints.md": f"""
+import atexit
 import os
 import sys
 
 sys.path.insert(0, {str(ROOT / "tests")!r})
 from endpoints import endpoint
 
-served = endpoint(pipeline.predict)  # stays until the page is over
+served = endpoint(pipeline.predict)
+atexit.register(served.__exit__, None, None, None)
 os.environ["MODEL_URL"] = served.__enter__().url
 os.environ["MODEL_TOKEN"] = "secret"
 """,

@@ -83,7 +83,8 @@ class Flavor(Protocol):
         """Write `model` as an MLflow model folder; pickled only where there is no other way and it is allowed.
 
         A flavor with one more parameter, ``code_paths``, is told which files and folders of the user's own code come
-        with the model: it may trust what these define. They are copied beside the model for it.
+        with the model: it may trust what these define. They are copied beside the model for it. One with ``background``
+        is handed the rows of the artifact's background, and may store what the model says of them.
 
         Raises:
             InputError: it cannot be written so; with the way out.

@@ -66,7 +66,8 @@ def _opening(kind: Kind, goal: str) -> Opening:
     return Opening.of(kind, goal)
 
 
-OPTIONAL: Final = frozenset({("save", "code_paths")})  # parameters that a flavor may have beside those of the protocol
+# parameters that a flavor may have beside those of the protocol
+OPTIONAL: Final = frozenset({("save", "code_paths"), ("save", "background")})
 FUNCTIONS: Final = tuple(name for name, method in vars(Flavor).items() if inspect.isfunction(method) and name[0] != "_")
 
 

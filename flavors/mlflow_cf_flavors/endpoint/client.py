@@ -108,8 +108,10 @@ class Client:
             timed_out = isinstance(error, requests.Timeout | TimeoutError) or time.perf_counter() >= end
             kind = "no answer in time" if timed_out else "no connection"
             raise _FailedError(kind, counts=not (timed_out and end < own_end)) from error
-        except BaseException:
+        except BaseException as error:
             http.close()
+            if isinstance(error, UnavailableError | RefusedError):
+                self._breaker.note(failed=isinstance(error, UnavailableError))  # who refuses rows is there
             raise
         with suppress(Exception):
             self._idle.put_nowait(http)
@@ -131,7 +133,6 @@ class Client:
                 asked = reply.headers.get("Retry-After", "")
                 raise _FailedError(f"status {status}", float(asked) if asked.isdecimal() else 0.0, counts=status != 429)
             if 300 <= status < 400:
-                self._breaker.note(failed=True)
                 raise UnavailableError(say("endpoint_reply", fact=f"a redirect ({status}), which is not followed"))
             if status in (401, 403, 404, 405):
                 raise UnavailableError(say("endpoint_fails", kind=f"status {status}"))
