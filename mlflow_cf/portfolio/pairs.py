@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 
-from mlflow_cf.engine.thresholds import PAIRS_PER_ROW
-from mlflow_cf.explainers.geco.sweeps import SOON, SOON_SHARE
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
@@ -18,13 +15,6 @@ from mlflow_cf.portfolio.pair_room import MISSING, NOT_SETTLED, FoundPairs, Pair
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.structures.kernels.trees import find_comparands
 from mlflow_cf.structures.trees.ensemble import EXPECTED, TreeEnsemble
-
-LEAST_LEFT: Final = 64  # evaluations of a row: with fewer, every one that is taken may end its search
-
-
-def most_paired(left: int) -> int:
-    """Return how many numbers the tables of a row may have that has so many evaluations left for its search."""
-    return 0 if left < LEAST_LEFT else min(SOON, left // SOON_SHARE * PAIRS_PER_ROW)
 
 
 def tells_pairs(bound_policy: BoundPolicy) -> bool:

@@ -19,17 +19,16 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.thresholds import SCORE_TOLERANCES, SWEPT
+from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, SCORE_TOLERANCES, SWEPT
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.geco.members import Members
-from mlflow_cf.explainers.geco.sweeps import CLOSE, SOON_SHARE
+from mlflow_cf.explainers.geco.sweeps import CLOSE, SOON, SOON_SHARE
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.portfolio.nearest import NearestFew, Settled
-from mlflow_cf.portfolio.pairs import most_paired
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.expected import Predictions
@@ -275,7 +274,8 @@ class Portfolio:
         """How many numbers tables of pairs of one row may have."""
         request, groups = self._request, len(self._request.bound_policy.space)
         left = request.max_evaluations - reserve_of(request, groups, opened=True) - groups
-        return most_paired(left) if left // SOON_SHARE > VERIFIED * (groups + 1) else 0
+        part = left // SOON_SHARE
+        return min(SOON, part * PAIRS_PER_ROW) if part > VERIFIED * (groups + 1) else 0
 
     @cached_property
     def _bound_policy(self) -> BoundPolicy:
