@@ -350,7 +350,7 @@ def test_rows_travel_unchanged(values: list[tuple[float, int, bool, str]]) -> No
     table = pd.DataFrame(values, columns=["real", "whole", "flag", "text"])
     again = json.loads(json.dumps(rows_of(table), allow_nan=False))
     for sent, row in zip(again, values, strict=True):
-        assert [None if value != value else value for value in row] == sent
+        assert [None if pd.isna(value) else value for value in row] == sent
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(0, 8))
