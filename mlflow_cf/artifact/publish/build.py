@@ -29,7 +29,6 @@ from mlflow_cf.constraints import Constraints
 from mlflow_cf.errors import InputError, raise_all
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Table
-from mlflow_cf.model.endpoint import as_model
 from mlflow_cf.model.flavors import INNER, OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem.binding import same
@@ -125,7 +124,6 @@ def build(
     options = replace(options, constraints=constraints)
     staged, model_folder, downloads = scratch / "staged", scratch / "inner", scratch / "downloads"
     downloads.mkdir()
-    model = as_model(model)
     source = inner.address(model)
     if source is None:
         opened = open_native(model, output=packaging.output, rows=data)
@@ -139,9 +137,8 @@ def build(
         for folder in [*([] if source is None else [model_folder]), *(one.folder for one in packed if one.lineage)]:
             inner.drop_example(folder)
     if source is None:
-        signature = inner_signature(explained.space, opened)
-        written = model if opened.remote is None else opened.remote  # with what it has said of the background
-        lineage = inner.write(written, model_folder, signature, background=explained.background, **packaging.writing)
+        writing = {"background": explained.background, **packaging.writing}
+        lineage = inner.write(opened.remote or model, model_folder, inner_signature(explained.space, opened), **writing)
     code.add(packaging.code_paths, model_folder)
     where = _beside(explained, packed, packaging)
     further = pickled.requirements_of(functions)

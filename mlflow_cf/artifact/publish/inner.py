@@ -15,6 +15,7 @@ from mlflow.pyfunc import PyFuncModel
 
 from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.errors import InputError
+from mlflow_cf.model.endpoint import ADDRESS
 from mlflow_cf.model.flavors import check_is_model, fetch, flavor_of, inner_of
 
 # What MLflow leaves in a model it downloads from a registry; it would claim our model to be that registered version.
@@ -27,13 +28,13 @@ Lineage = Mapping[str, Any]
 
 
 def address(model: object) -> str | Path | None:
-    """Return where the files of `model` are: a URI or folder; None for a native object, which has none yet.
+    """Return where the files of `model` are: a URI or folder; None for a native object or web address, without any yet.
 
     Raises:
         InputError: a loaded pyfunc that does not know where it came from.
     """
     if isinstance(model, str | Path):
-        return model
+        return None if ADDRESS.match(str(model)) else model
     if not isinstance(model, PyFuncModel):
         return None
     meta = model.metadata

@@ -18,7 +18,6 @@ from mlflow_cf.artifact.publish.inner import Lineage
 from mlflow_cf.artifact.publish.signature import inner_signature
 from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.features import FeatureSpace, Table
-from mlflow_cf.model.endpoint import as_model
 from mlflow_cf.model.flavors import open_folder
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import Version, named, opened
@@ -71,7 +70,7 @@ def pack(versions: Sequence[Version], scratch: Path, rows: Table, output: str | 
     for version in versions:
         folder, lineage = scratch / FOLDER / version.name, None
         with named(version.name):
-            source = inner.address(as_model(version.model))
+            source = inner.address(version.model)
             if source is None:
                 packed.append(Packed(version, opened(version, rows, output), folder, None))
                 continue
