@@ -36,7 +36,7 @@ from sklearn.linear_model import (
     SGDClassifier,
     SGDRegressor,
 )
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
@@ -338,10 +338,11 @@ class TestTrustedTypes:
         assert not {"os", "posix", "subprocess", "builtins", "operator", "sys"} & {n.split(".")[0] for n in ALL_TRUSTED}
 
     def test_an_unknown_type_names_the_call_that_trusts_it_and_writes_nothing(self, tmp_path):
-        model = make_pipeline(SplineTransformer(), LogisticRegression()).fit(NUMBERS, GOOD)
+        search = GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=ShuffleSplit(2, random_state=0))
+        model = search.fit(NUMBERS, GOOD)
         with pytest.raises(InputError) as caught:
             flavor.save(model, tmp_path / "m", signature=None, pip_requirements=[])
-        assert "scipy.interpolate._bsplines.BSpline" in caught.value.fact
+        assert "sklearn.model_selection._split.ShuffleSplit" in caught.value.fact
         assert not (tmp_path / "m").exists()
         call = caught.value.fix.split(" with ")[1].split(" and pass")[0]
         assert call.startswith("mlflow.sklearn.log_model(model, name='model', skops_trusted_types=[")
@@ -351,6 +352,11 @@ class TestTrustedTypes:
         )
         folder = mlflow.artifacts.download_artifacts(info.model_uri)
         np.testing.assert_array_equal(open_folder(Path(folder)).decide(NUMBERS), model.predict(NUMBERS))
+
+    def test_splines_are_restored(self, tmp_path):
+        model = make_pipeline(SplineTransformer(), LogisticRegression()).fit(NUMBERS, GOOD)
+        flavor.save(model, tmp_path / "m", signature=None, pip_requirements=["scikit-learn"])
+        np.testing.assert_array_equal(open_folder(tmp_path / "m").decide(NUMBERS), model.predict(NUMBERS))
 
     def test_what_skops_cannot_write_names_cloudpickle(self, tmp_path):
         model = make_pipeline(FunctionTransformer(lambda x: x), LogisticRegression()).fit(NUMBERS, GOOD)

@@ -49,7 +49,7 @@ def own_loss(label, scores):
 REASONS = {
     "DecisionTreeClassifier behind PCA, which mixes columns": make_pipeline(StandardScaler(), PCA(2), TREE),
     "the step FastICA": make_pipeline(StandardScaler(), FastICA(2, random_state=0), LogisticRegression()),
-    "the step PolynomialFeatures": make_pipeline(PolynomialFeatures(), TREE),
+    "PolynomialFeatures that multiplies several features": make_pipeline(PolynomialFeatures(), TREE),
     "the step KNNImputer": make_pipeline(KNNImputer(), TREE),
     "the step FunctionTransformer": make_pipeline(FunctionTransformer(np.abs), TREE),
     "a SimpleImputer of 20": make_pipeline(SimpleImputer(missing_values=20), TREE),
@@ -65,7 +65,7 @@ REASONS = {
     "inverse function that is not known to rise": TransformedTargetRegressor(
         LinearRegression(), func=root, inverse_func=square
     ),
-    "a stacked KNeighborsClassifier": StackingClassifier([("a", TREE)], KNeighborsClassifier(), cv=2),
+    "a stacked KNeighborsClassifier": StackingClassifier([("a", LogisticRegression())], KNeighborsClassifier(), cv=2),
     "XGBoost's objective binary:logitraw": xgboost.XGBClassifier(objective="binary:logitraw", **FEW),
     "modified_huber loss": make_pipeline(StandardScaler(), SGDClassifier(loss="modified_huber", random_state=0)),
     "starts from GaussianNB": GradientBoostingClassifier(init=GaussianNB(), n_estimators=3),
