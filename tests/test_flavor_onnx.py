@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import cloudpickle
 import mlflow
 import numpy as np
 import pandas as pd
@@ -371,6 +372,15 @@ def test_threads_get_the_same_answers(forest):
     with ThreadPoolExecutor(8) as pool:
         for got in pool.map(lambda _: opened.score(ROWS), range(24)):
             np.testing.assert_array_equal(got, scores)
+
+
+def test_helper_processes_get_the_same_model(forest, tmp_path):
+    flavor.save(forest, tmp_path / "m", signature=None, pip_requirements=["onnx"])
+    for model in (forest, tmp_path / "m"):
+        explained = mlflow_cf.wrap(model, ROWS, target=1)
+        copied = cloudpickle.loads(cloudpickle.dumps(explained))
+        np.testing.assert_array_equal(copied.model.score(ROWS), explained.model.score(ROWS))
+        pd.testing.assert_frame_equal(copied.predict(ROWS.head(5)), explained.predict(ROWS.head(5)))
 
 
 def test_whole_reply_and_artifact(forest, tmp_path):

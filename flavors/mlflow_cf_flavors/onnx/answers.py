@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -68,10 +68,15 @@ class Ask:
     Attributes:
         session: of onnxruntime, with one thread; it answers several callers at a time.
         inputs: how it is fed.
+        source: what `session_of` opens the same session from, in another process.
     """
 
     session: Any
     inputs: Inputs
+    source: Callable[[], tuple[str | bytes, int | None]]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (*self.source(), self.inputs)
 
     def __call__(self, rows: pd.DataFrame, *names: str) -> list[Any]:
         """Return the outputs called `names` for rows (n, d)."""
@@ -86,6 +91,25 @@ class Ask:
         rows = {name: tensor[start : start + many] for name, tensor in feed.items()}
         filled = {name: np.resize(tensor, (many, *tensor.shape[1:])) for name, tensor in rows.items()}
         return list(self.session.run(list(names), filled))
+
+
+def session_of(source: str | bytes, level: int | None) -> Any:
+    """Return a session of one thread; `level`: how much it may rewrite the graph, by the runtime's own number."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # errors are raised, and need not be printed too
+    if level in _LEVELS:
+        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[level])
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
+_LEVELS: Final = {0: "ORT_DISABLE_ALL", 1: "ORT_ENABLE_BASIC", 2: "ORT_ENABLE_EXTENDED"}
+
+
+def _reopened(source: str | bytes, level: int | None, inputs: Inputs) -> Ask:
+    return Ask(session_of(source, level), inputs, lambda: (source, level))
 
 
 def _joined(parts: Sequence[Any], rows: int) -> Any:

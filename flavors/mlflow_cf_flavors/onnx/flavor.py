@@ -31,7 +31,17 @@ from mlflow_cf_flavors.answers import (
     check_output,
     learned_labels,
 )
-from mlflow_cf_flavors.onnx.answers import Ask, ClassScores, Labels, Outputs, Values, flat, form_of, outputs_of
+from mlflow_cf_flavors.onnx.answers import (
+    Ask,
+    ClassScores,
+    Labels,
+    Outputs,
+    Values,
+    flat,
+    form_of,
+    outputs_of,
+    session_of,
+)
 from mlflow_cf_flavors.onnx.graph import Graph, graph_of
 from mlflow_cf_flavors.onnx.inputs import inputs_of
 from mlflow_cf_flavors.onnx.structure import compile_onnx
@@ -42,7 +52,6 @@ TOLERANCE: Final = 1e-5  # sums of float32, added in another order
 _LABEL_ALL: Final = ("skl2onnx", "OnnxMLTools")  # exporters whose classifiers always have labels
 _SUMS_TO_1: Final = 1e-5
 _SAYS: Final = "say what they are: output='value', or output='score' (one per class, or of the second of two)"
-_LEVELS: Final = {0: "ORT_DISABLE_ALL", 1: "ORT_ENABLE_BASIC", 2: "ORT_ENABLE_EXTENDED"}  # by MLflow's numbers
 
 
 @dataclass(frozen=True)
@@ -125,7 +134,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     outputs = outputs_of(session)
     inputs = inputs_of(session, model.columns if isinstance(model, Stored) else (), rows)
     check_columns(inputs.columns, rows)
-    ask = Ask(session, inputs)
+    ask = Ask(session, inputs, lambda: _source(model))
     graph = _graph(model)
     if outputs.label:
         check_output(session, output, regression=False)
@@ -161,18 +170,17 @@ def _session(model: Any) -> Any:
 
     if isinstance(model, onnxruntime.InferenceSession):
         return model
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # errors are raised, and need not be printed too
-    if isinstance(model, Stored) and model.level in _LEVELS:
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, _LEVELS[model.level])
     try:
-        source = str(model.file) if isinstance(model, Stored) else model.SerializeToString()
-        return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        return session_of(*_source(model))
     except Exception as error:
         message = str(error).splitlines()[0] if str(error) else ""
         fact = f"onnxruntime cannot open it ({type(error).__name__}: {message})"
         raise InputError("model", fact, "export it again, for the installed onnxruntime") from error
+
+
+def _source(model: Any) -> tuple[str | bytes, int | None]:
+    """Return what a session can be opened from: a file or its bytes, and how much the graph may be rewritten."""
+    return (str(model.file), model.level) if isinstance(model, Stored) else (model.SerializeToString(), None)
 
 
 def _graph(model: Any) -> Graph | None:
