@@ -40,7 +40,8 @@ from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, 
 from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
 from mlflow_cf.request.reasons import Compared, outcome_words, reasons_of
-from mlflow_cf.request.request import Caller, check_rows, checked_jobs
+from mlflow_cf.request.request import Caller, checked_jobs
+from mlflow_cf.request.rows import check_rows
 from mlflow_cf.request.trials import Trials
 from mlflow_cf.request.warmth import Warmth
 from mlflow_cf.words.description import Description, summary

@@ -15,7 +15,7 @@ import pytest
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.request import answer
+from mlflow_cf.request import answer, helpers
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.explanations import Explanations, Interrupted
 
@@ -35,11 +35,11 @@ def decide_or_die(rows: pd.DataFrame) -> np.ndarray:
 
 
 def every_part_is_worth_a_helper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer, "WORTH_S", 1e-9)
+    monkeypatch.setattr(helpers, "WORTH_S", 1e-9)
     monkeypatch.setattr(answer, "PART_S", 1e-9)
     monkeypatch.setattr(answer, "FEW", 0)
-    started = answer._started
-    monkeypatch.setattr(answer, "_started", lambda *work: awaited(started(*work)))
+    started = helpers._started
+    monkeypatch.setattr(helpers, "_started", lambda *work: awaited(started(*work)))
 
 
 def awaited(future: Future[Any]) -> Future[Any]:
@@ -74,13 +74,13 @@ def assert_same(alone: Explanations, together: Explanations) -> None:
 
 def test_answers_are_the_same(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     elsewhere: list[int] = []
-    submitted = answer.ProcessPoolExecutor.submit
+    submitted = helpers.ProcessPoolExecutor.submit
 
     def submit(pool: object, work: object, *rows: pd.DataFrame) -> object:
         elsewhere.extend(label for some in rows for label in some.index)
         return submitted(pool, work, *rows)
 
-    monkeypatch.setattr(answer.ProcessPoolExecutor, "submit", submit)
+    monkeypatch.setattr(helpers.ProcessPoolExecutor, "submit", submit)
     alone, together = explained_by_two(decide, monkeypatch)
     assert elsewhere
     assert not caplog.records
@@ -107,7 +107,7 @@ def test_a_model_that_cannot_be_handed_over_is_asked_here(
 def test_helpers_that_start_too_late_are_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
     starting: Future[Any] = Future()
-    monkeypatch.setattr(answer, "_started", lambda *_: starting)
+    monkeypatch.setattr(helpers, "_started", lambda *_: starting)
     made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(2))
     assert len(made.explain(ROWS)) == len(ROWS)
     stopped = []
@@ -117,14 +117,14 @@ def test_helpers_that_start_too_late_are_stopped(monkeypatch: pytest.MonkeyPatch
 
 def test_a_core_alone_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
-    monkeypatch.setattr(answer, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(helpers, "ProcessPoolExecutor", None)
     made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(1))
     assert len(made.explain(ROWS)) == len(ROWS)
 
 
 def test_one_job_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
-    monkeypatch.setattr(answer, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(helpers, "ProcessPoolExecutor", None)
     made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(2))
     assert len(made.explain(ROWS, n_jobs=1)) == len(ROWS)
 
@@ -140,7 +140,7 @@ def test_what_is_no_number_of_cores_is_refused(jobs: Any) -> None:
 
 def test_a_limit_for_all_rows_takes_no_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     every_part_is_worth_a_helper(monkeypatch)
-    monkeypatch.setattr(answer, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(helpers, "ProcessPoolExecutor", None)
     made = replace(mlflow_cf.wrap(decide, ROWS, target=1, output="label"), admission=Admission(2))
     assert len(made.explain(ROWS, time_limit_s=60)) == len(ROWS)
 

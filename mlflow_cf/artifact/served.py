@@ -35,7 +35,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Rows
 from mlflow_cf.model.flavors import OWN_FLAVOR, fetch
 from mlflow_cf.request.admission import CROWDED
-from mlflow_cf.request.request import check_rows
+from mlflow_cf.request.rows import check_rows
 
 LEAST_MARGIN_S = 0.5  # a request is parsed before, and its reply is written after; a call of the model may be late
 MARGIN = 0.1

@@ -16,7 +16,8 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.pipeline import Answer, Evidence, run_inquiries, search, settle
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.request.request import Request, Row, row_task
+from mlflow_cf.request.request import Request, row_task
+from mlflow_cf.request.rows import Row
 from mlflow_cf.why_not.blame import no_row_left
 from mlflow_cf.why_not.relax import Deciding, Decision, Question, Relaxations, Unanswered, why_not
 from mlflow_cf.words.result import Explanation

@@ -18,7 +18,8 @@ from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.proof.verify import NOTHING, Inquiry, VerifiedAnswers
-from mlflow_cf.request.request import CodedRows, Request, Row, is_wanted, read_rows, wanted_of
+from mlflow_cf.request.request import Request, is_wanted, wanted_of
+from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.structures.structure import linked
 
 # Rows that an opened model predicts at once: pipelines hold up to ten times a row for each, and the others cost them

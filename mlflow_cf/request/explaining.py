@@ -38,7 +38,8 @@ from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.reasons import ReasonRequest
 from mlflow_cf.request.replies import explanation, with_probabilities
-from mlflow_cf.request.request import Request, Row, row_task, until_of_next
+from mlflow_cf.request.request import Request, row_task, until_of_next
+from mlflow_cf.request.rows import Row
 from mlflow_cf.request.widening import with_regions
 from mlflow_cf.why_not.relax import Deciding
 from mlflow_cf.words.reasons import Uncertified, stopped

@@ -19,7 +19,8 @@ from mlflow_cf.model.judge import Asked, Outcome
 from mlflow_cf.proof.pipeline import Answer, run_inquiries
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.replies import counterfactuals
-from mlflow_cf.request.request import CodedRows, Request, is_wanted, read_rows, row_task, until_of_next
+from mlflow_cf.request.request import Request, is_wanted, row_task, until_of_next
+from mlflow_cf.request.rows import CodedRows, read_rows
 from mlflow_cf.words.languages import levers_in
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.reasons import stopped

@@ -33,7 +33,8 @@ from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import bare
-from mlflow_cf.request.request import PredictedRows, Request, reserve_of
+from mlflow_cf.request.request import Request, reserve_of
+from mlflow_cf.request.rows import PredictedRows
 from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.structure import linked
 from mlflow_cf.words.changes import changes_between

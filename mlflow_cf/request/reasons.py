@@ -18,7 +18,8 @@ from mlflow_cf.policy.reasons import ReasonOptions, ReferenceName
 from mlflow_cf.reasons.reasoning import DecidedRow, Effort, Reasoning
 from mlflow_cf.reasons.reference import Reference
 from mlflow_cf.request.context import RequestContext
-from mlflow_cf.request.request import Caller, CodedRows, Request, Row, is_wanted, read_rows
+from mlflow_cf.request.request import Caller, Request, is_wanted
+from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
 from mlflow_cf.words.languages import reasons_in

@@ -16,7 +16,8 @@ from mlflow_cf.plans.plan import Plan, plan_steps
 from mlflow_cf.plans.walk import cheapest_plan
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import RowTask
-from mlflow_cf.request.request import Request, Row
+from mlflow_cf.request.request import Request
+from mlflow_cf.request.rows import Row
 from mlflow_cf.words.changes import changes_between
 from mlflow_cf.words.result import Counterfactual, Explanation, Status
 from mlflow_cf.words.sentences import Speaker

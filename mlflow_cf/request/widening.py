@@ -17,7 +17,8 @@ from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.problem import Budget
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.regions import Side, widen
-from mlflow_cf.request.request import CodedRows, Request, read_rows, row_task
+from mlflow_cf.request.request import Request, row_task
+from mlflow_cf.request.rows import CodedRows, read_rows
 from mlflow_cf.words.changes import RegionSide
 from mlflow_cf.words.result import Counterfactual, Explanation
 from mlflow_cf.words.sentences import Speaker

@@ -26,7 +26,7 @@ from mlflow_cf.metrics import METRICS
 from mlflow_cf.model.judge import Label
 from mlflow_cf.policy import Target
 from mlflow_cf.proof.verify import joined_outcomes
-from mlflow_cf.request.request import CodedRows, read_rows
+from mlflow_cf.request.rows import CodedRows, read_rows
 
 
 @dataclass(frozen=True, eq=False)
