@@ -1,4 +1,4 @@
-"""What the rows of a request share, which of them are explained, and one of them as a task: problem, targets, budget."""
+"""What the rows of a request share, which of them are explained, and one as a task: its problem, targets and budget."""
 
 from __future__ import annotations
 
