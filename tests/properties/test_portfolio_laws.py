@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
+from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
@@ -85,7 +86,7 @@ def fitted(kind: str, seed: int) -> tuple[Pipeline, pd.DataFrame]:
     levels = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
     prepared = make_column_transformer((numbers, ["age", "income", "debt", "skill"]), (levels, ["job", "town"]))
     wanted = value / value.std() if "value" in kind else (value > value.quantile(0.6)).astype(int)
-    return make_pipeline(prepared, MODELS[kind]).fit(frame, wanted), frame
+    return make_pipeline(prepared, clone(MODELS[kind])).fit(frame, wanted), frame
 
 
 @cache
