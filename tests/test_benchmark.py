@@ -495,6 +495,7 @@ def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, c
     speed = benchmark.structure_speed
     monkeypatch.setattr(speed, "COMPARED", 2_000)
     monkeypatch.setattr(speed, "_in_turns", partial(speed._in_turns, repeats=3))
+    monkeypatch.setattr(benchmark.envelope, "LIMIT_S", 1.0)  # treecf takes all of it
     before = mlflow.get_tracking_uri()
     try:
         code = benchmark.bench.main(["--models", "tree,logistic", "--rows", "2", "--store", str(tmp_path / "runs")])

@@ -1,5 +1,6 @@
 """Models of libraries that nobody opens are scored through their pyfunc, and `describe` says so."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def test_a_linear_model_of_statsmodels(tmp_path):
 
 
 @pytest.mark.system
-def test_a_pipeline_of_spark(spark, tmp_path):
+def test_a_pipeline_of_spark(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "ps1", "", raising=False)  # pyspark ends a process that looks like its own doctests
     ml = pytest.importorskip("pyspark.ml")
     feature, regression = pytest.importorskip("pyspark.ml.feature"), pytest.importorskip("pyspark.ml.regression")
     assembled = feature.VectorAssembler(inputCols=list(LOANS), outputCol="features")
