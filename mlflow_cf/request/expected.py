@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
@@ -67,7 +67,8 @@ class Predictions:
         if not self._all_agree:
             with self.request.admission.predicting():
                 most = MOST_PREDICTED if self.request.requirements.structure is not None else None
-                rows = read_rows(self.request.judges, self._coded, most)
+                share = partial(self.request.admission.shared, further=self.request.caller.further)
+                rows = read_rows(self.request.judges, self._coded, most, share)
         if not self.expected or self.request.requirements.opened.steady:
             return rows
         # the model's rounding depends on the other rows of a call: show the numbers of each row alone

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Final, overload
 
@@ -130,24 +130,42 @@ class PredictedRows(Sequence[Row]):
         return Row(self.codes[number], "", self.labels[place], self.outcome.take(slice(place, place + 1)))
 
 
-def read_rows(judge: Decides, coded: CodedRows, most: int | None = None) -> PredictedRows:
-    """Predict rows, at most so many at once (None: all); those that make the model fail are asked alone and marked."""
+Predicted = tuple[list[Label], Outcome] | dict[int, Row]  # of rows together, or of each that had to be asked alone
+Share = Callable[[Callable[[NDArray[np.intp]], Predicted], Sequence[NDArray[np.intp]]], Iterable[Predicted]]
+
+
+def read_rows(judge: Decides, coded: CodedRows, most: int | None = None, share: Share = map) -> PredictedRows:
+    """Predict rows; those that make the model fail are asked alone and marked.
+
+    Args:
+        judge: who predicts; coded: the rows.
+        most: at most so many rows at once; None: all.
+        share: as `map`, which may have threads.
+
+    Raises:
+        InputError: it can predict none of them.
+    """
     frame, space, codes, faults = coded.frame, coded.space, coded.codes, coded.faults
     good = np.delete(np.arange(len(frame)), list(faults))
     place, alone = np.full(len(frame), -1), dict[int, Row]()
     labels, outcomes = list[Label](), [Outcome(np.empty(0, dtype=np.intp))]
-    for start in range(0, len(good), most or max(len(good), 1)):
-        some = good[start : start + (most or len(good))]
+
+    def predicted(some: NDArray[np.intp]) -> Predicted:
         try:
-            told, outcome = judge.predict(space.decode(codes[some]))
+            return judge.predict(space.decode(codes[some]))
         except UnavailableError as error:
-            alone |= {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
+            return {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
         except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
-            alone |= {row: _single(judge, space.decode(codes[[row]]), codes[row], "") for row in some.tolist()}
+            return {row: _single(judge, space.decode(codes[[row]]), codes[row], "") for row in some.tolist()}
+
+    parts = np.split(good, range(most, len(good), most)) if most else [good]
+    for some, told in zip(parts, share(predicted, parts), strict=True):
+        if isinstance(told, dict):
+            alone |= told
         else:
             place[some] = np.arange(len(labels), len(labels) + len(some))
-            labels += told
-            outcomes.append(outcome)
+            labels += told[0]
+            outcomes.append(told[1])
     for row, fault in faults.items():
         alone[row] = _single(judge, frame.iloc[[row]].reset_index(drop=True), codes[row], fault)
     if not labels and not any(row.outcome or row.unanswered for row in alone.values()):

@@ -167,7 +167,7 @@ def test_rows_predicted_in_parts_get_the_same_answers(kind: str, monkeypatch: py
     monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 7)
     monkeypatch.setattr(CountedJudge, "predict", lambda judge, some: calls.append(len(some)) or PREDICT(judge, some))
     found = explained.explain(rows, why_not=False)
-    assert calls == [7] * 11 + [3]
+    assert sorted(calls) == [3, *[7] * 11]
     for one, whole in zip(found, expected, strict=True):
         assert one.counterfactuals == whole.counterfactuals
         assert one.probability == pytest.approx(whole.probability, abs=1e-12)
@@ -187,7 +187,7 @@ def test_a_row_that_fails_costs_its_part_alone(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 20)
     monkeypatch.setattr(CountedJudge, "predict", ask)
     found = explained.explain(rows, why_not=False)
-    assert calls == [20, 20, *[1] * 20, 20, 20]
+    assert sorted(calls) == [*[1] * 20, *[20] * 4]
     assert found[30].status == "invalid"
     assert found[30].reason == "the model cannot predict this row (ValueError)"
     others = [at for at in range(len(rows)) if rows["debt"][at] != rows["debt"][30]]
