@@ -20,6 +20,7 @@ from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
+from mlflow_cf.request.expected import FEW
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
 from mlflow_cf.structures.capabilities import SupportsProduct, try_pairs
 from mlflow_cf.wrapping import assemble
@@ -47,7 +48,10 @@ def _explain(explained: ExplainedModel) -> None:
     explained.explain(rows, max_evaluations=EVALUATIONS)
     if structure is None:
         return
-    explained.explain(rows, max_evaluations=EVALUATIONS, certify=True, reasons=True)
+    refused = explained.background[explained.outcome.codes == 0]
+    explained.explain(refused.iloc[:3], max_evaluations=EVALUATIONS, certify=True, reasons=True)
+    long = refused.iloc[np.resize(np.arange(len(refused)), 2 * FEW)]
+    explained.explain(long, max_evaluations=EVALUATIONS, n_jobs=1)  # in blocks
     codes = explained.space.encode(rows)
     encoded = [structure.encode(column, codes[:, column]) for column in range(codes.shape[1])]
     structure.sweep(encoded, encoded)
