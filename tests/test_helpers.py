@@ -2,7 +2,9 @@
 
 import os
 import sys
+import time
 from concurrent.futures import Future, wait
+from contextlib import nullcontext
 from dataclasses import replace
 from multiprocessing import parent_process
 from threading import Lock
@@ -163,6 +165,30 @@ class TestPlaces:
             assert more == 1
         with admission.more(8) as more:
             assert more == 2
+
+
+class TestShared:
+    @pytest.mark.parametrize(("places", "threads"), [(1, 1), (2, 2), (3, 3), (9, 4)])
+    def test_no_more_threads_work_than_there_are_places(self, places: int, threads: int) -> None:
+        most, at_work, lock = 0, 0, Lock()
+
+        def work(part: int) -> int:
+            nonlocal most, at_work
+            with lock:
+                at_work += 1
+                most = max(most, at_work)
+            time.sleep(0.02)
+            with lock:
+                at_work -= 1
+            return part
+
+        for placed in (False, True):
+            admission, most = Admission(places), 0
+            with admission.entered(None) if placed else nullcontext():
+                assert list(admission.shared(work, range(12), 3, placed=placed)) == list(range(12))
+            assert most == threads
+            with admission.more(99) as free:
+                assert free == places
 
 
 class TestInterrupted:

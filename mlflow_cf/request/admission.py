@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import Final, TypeVar
@@ -100,9 +100,16 @@ class Admission:
             if taken:
                 self._free.release(taken)
 
-    def shared(self, work: Callable[[Part], Done], parts: Sequence[Part], further: int) -> Iterator[Done]:
-        """Yield what `work` makes of parts, in order; up to so many `further` threads help, where cores are free."""
-        with self.more(min(further, len(parts) - 1)) as more:
+    def shared(
+        self, work: Callable[[Part], Done], parts: Sequence[Part], further: int, *, placed: bool = True
+    ) -> Iterator[Done]:
+        """Yield what `work` makes of parts, in order; up to so many `further` threads help, where cores are free.
+
+        A caller who is not `placed` holds no place of its own yet, and takes one for the time if one is free.
+        """
+        further = min(further, len(parts) - 1)
+        own = nullcontext() if placed or further < 1 else self.entered(0.0)
+        with own, self.more(further) as more:
             if not more:
                 yield from map(work, parts)
                 return

@@ -67,7 +67,7 @@ class Predictions:
         if not self._all_agree:
             with self.request.admission.predicting():
                 most = MOST_PREDICTED if self.request.requirements.structure is not None else None
-                share = partial(self.request.admission.shared, further=self.request.caller.further)
+                share = partial(self.request.admission.shared, further=self.request.caller.further, placed=False)
                 rows = read_rows(self.request.judges, self._coded, most, share)
         if not self.expected or self.request.requirements.opened.steady:
             return rows

@@ -64,8 +64,8 @@ def by_structure(rows: RefusedRows, family: WholeFamily, structure: Structure, c
     bits = np.zeros((family.size, words(len(rows))), dtype=np.uint64)
     unscored, doubts = rows.unseen.copy(), [np.empty((0, 2), dtype=np.int64)]
     marking = Marking(rows.unseen, RowEffects.of(rows, family, structure), _decisions(rows), clock)
-    threads = rows.explained.admission
-    for word, found in enumerate(threads.shared(marking.word, range(bits.shape[1]), MOST_PLACES)):
+    marked = rows.explained.admission.shared(marking.word, range(bits.shape[1]), MOST_PLACES, placed=False)
+    for word, found in enumerate(marked):
         if found is None:
             unscored[word * WORD :] = True
             break
