@@ -26,6 +26,7 @@ from mlflow_cf.structures.capabilities import SupportsProduct, try_pairs
 from mlflow_cf.wrapping import assemble
 
 EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end
+FOR_PAIRS: Final = 20_000  # blocks look at two changes only where this leaves a search enough
 _LEVELS: Final = np.array([0.0, 1.0, 2.0, 3.0, np.nan])
 
 
@@ -51,7 +52,7 @@ def _explain(explained: ExplainedModel) -> None:
     refused = explained.background[explained.outcome.codes == 0]
     explained.explain(refused.iloc[:3], max_evaluations=EVALUATIONS, certify=True, reasons=True)
     long = refused.iloc[np.resize(np.arange(len(refused)), 2 * FEW)]
-    explained.explain(long, max_evaluations=EVALUATIONS, n_jobs=1)  # in blocks
+    explained.explain(long, max_evaluations=FOR_PAIRS, n_jobs=1)  # in blocks
     codes = explained.space.encode(rows)
     encoded = [structure.encode(column, codes[:, column]) for column in range(codes.shape[1])]
     structure.sweep(encoded, encoded)
@@ -86,7 +87,10 @@ def _opened(build: Callable[[list[Column], FeatureSpace], Structure]) -> Explain
 
 
 def _trees(value: type[np.floating[Any]]) -> ExplainedModel:
-    """Wrap two trees, of which each tests two columns, with leaf values in a library's precision."""
+    """Wrap two trees, of which each tests two columns, with leaf values in a library's precision.
+
+    They accept a row if x and y are positive, so that rows in which neither is need two changes.
+    """
     column = np.array([0, 2, -1, -1, -1, 1, 2, -1, -1, -1], dtype=np.int32)
     children = np.array([1, 2, 2, 3, 4, 6, 7, 7, 8, 9], dtype=np.int32)
     forest = Forest(
@@ -99,7 +103,7 @@ def _trees(value: type[np.floating[Any]]) -> ExplainedModel:
         right=np.array([4, 3, 2, 3, 4, 9, 8, 7, 8, 9], dtype=np.int32),
         value=np.linspace(-1, 1, 10, dtype=value)[:, None],
         rule="<= float64",
-        base=np.zeros(1),
+        base=np.array([-0.7]),
         link="sigmoid",
     )
     return _opened(lambda columns, space: TreeEnsemble.compile(forest, columns, space))
