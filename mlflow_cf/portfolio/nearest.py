@@ -65,6 +65,11 @@ class Settled(NamedTuple):
         """Return some of them."""
         return Settled(self.rows[some], self.Z[some], self.singles[some], self.paired[some])
 
+    @classmethod
+    def joined(cls, parts: Sequence[Settled]) -> Settled:
+        """Return what is known of the rows of all parts."""
+        return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, zip(*parts, strict=True)))
+
 
 class FewChanges(NamedTuple):
     """What is known of rows: their single changes, and the positions of two changes of those that need them.

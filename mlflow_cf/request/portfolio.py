@@ -35,13 +35,14 @@ from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import bare
 from mlflow_cf.request.request import Request, reserve_of
 from mlflow_cf.request.rows import PredictedRows
-from mlflow_cf.structures.capabilities import is_steady
+from mlflow_cf.structures.capabilities import is_steady, sums_alone
 from mlflow_cf.structures.structure import linked
 from mlflow_cf.words.changes import changes_between
 from mlflow_cf.words.explanations import CodedAnswers
 from mlflow_cf.words.result import FACTS, Counterfactual, Explanation
 
-ROWS_AT_ONCE: Final = 1_024  # of a block: a pipeline's call costs up to 8 ms however few rows; arrays stay small
+ROWS_AT_ONCE: Final = 1_024  # whose changes are tried together: arrays of scores stay small
+ROWS_JUDGED: Final = 4_096  # of a block: a pipeline's call costs 8 to 16 ms of Python however few rows
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
 DOUBT: Final = 1.01 * (CLOSE + SWEPT)  # of scores: what the search of single rows doubts is doubted here too
 
@@ -177,12 +178,11 @@ class Portfolio:
         Blocks are done by as many threads as there are cores free: kernels and most models run without the
         interpreter's lock.
         """
-        blocks = [
-            np.array(numbers[start : start + ROWS_AT_ONCE], dtype=np.intp)
-            for start in range(0, len(numbers), ROWS_AT_ONCE)
-        ]
+        threads, many = 1 + self._request.caller.further, len(numbers)
+        rounds = -(-many // (threads * ROWS_JUDGED))
+        blocks = np.array_split(np.array(numbers, dtype=np.intp), min(threads * rounds, -(-many // ROWS_AT_ONCE)))
         self.prepare(numbers)
-        return self._request.admission.shared(self._timely, blocks, self._request.caller.further)
+        return self._request.admission.shared(self._timely, blocks, threads - 1)
 
     def prepare(self, numbers: Sequence[int]) -> None:
         """Set up what blocks share before threads need it."""
@@ -192,11 +192,12 @@ class Portfolio:
 
     def _timely(self, numbers: Codes) -> Sequence[BlockAnswers]:
         """Return the answers of a block; none if the time is over."""
-        request = self._request
-        if request.deadline is not None and time.perf_counter() >= request.deadline:
-            return ()
-        request.admission.give_way()
-        return self.block(numbers)
+        self._request.admission.give_way()
+        return () if self._late() else self.block(numbers)
+
+    def _late(self) -> bool:
+        deadline = self._request.deadline
+        return deadline is not None and time.perf_counter() >= deadline
 
     def block(self, numbers: Codes) -> list[BlockAnswers]:
         """Return the answers of rows that few changes settle, those of each predicted class together."""
@@ -232,7 +233,7 @@ class Portfolio:
 
     def _verified(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
         """Settle rows; return those whose candidate every constraint and the model accept, and nothing less."""
-        settled = few.settle(np.ascontiguousarray(self._rows.codes[numbers]), self._most_paired)
+        settled = self._settled(self._rows.codes[numbers], few)
         numbers = numbers[settled.rows]
         X, policy = self._rows.codes[numbers], self._bound_policy
         lawful = _lawful(policy, settled.Z, X)
@@ -252,6 +253,16 @@ class Portfolio:
             certain, outcome = self._alone(settled.Z[kept], outcome, scorer)
             kept, outcome = kept[certain], outcome.take(np.flatnonzero(certain))
         return self._answers(numbers, X, settled, asked.rows, target).take(kept, outcome)
+
+    def _settled(self, X: Floats, few: NearestFew) -> Settled:
+        """Return what settles rows X (m, d), as long as there is time."""
+        parts = []
+        for start in range(0, len(X), ROWS_AT_ONCE):
+            if parts and self._late():
+                break
+            part = few.settle(np.ascontiguousarray(X[start : start + ROWS_AT_ONCE]), self._most_paired)
+            parts.append(part._replace(rows=start + part.rows))
+        return Settled.joined(parts)
 
     def _answers(self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget) -> BlockAnswers:
         """Return the answers of rows X (m, d), of each of which the model was asked so many rows."""
@@ -297,13 +308,12 @@ class Portfolio:
 
         See `proof.verify.by_themselves`.
         """
-        encoded = scorer.encoded(range(Z.shape[1]), Z)
-        sums = [scorer.structure.sums([part[at : at + 1] for part in encoded]) for at in range(len(Z))]
-        favourable, _, margin = rate_sums(np.concatenate(sums), scorer.targets)
+        sums = sums_alone(scorer.structure, scorer.encoded(range(Z.shape[1]), Z))
+        favourable, _, margin = rate_sums(sums, scorer.targets)
         certain = favourable & (margin >= SCORE_TOLERANCES * self._request.judges.tolerance)
         if is_steady(scorer.own):
             return certain, outcome
-        scores = np.concatenate([linked(alone[:, : scorer.own.outputs], scorer.own.link) for alone in sums])
+        scores = linked(sums[:, : scorer.own.outputs], scorer.own.link)
         regression = outcome.codes[0] < 0
         own = Outcome(outcome.codes, None, scores[:, 0]) if regression else Outcome(outcome.codes, scores)
         return certain, replace(own, further=outcome.further)

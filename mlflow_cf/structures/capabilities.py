@@ -40,6 +40,15 @@ class SupportsSteady(Protocol):
 
 
 @runtime_checkable
+class SupportsAlone(Protocol):
+    """It scores rows each as if it were alone; without, `Structure.sums` is asked for each of them."""
+
+    def sums_alone(self, entries: Sequence[Encoded]) -> Floats:
+        """Return the raw scores (m, k) of rows, bitwise as `sums` gives them of one row at a time."""
+        ...
+
+
+@runtime_checkable
 class SupportsEnds(Protocol):
     """It knows which raw numbers of a column the model tells apart; without, it may tell all numbers apart."""
 
@@ -286,12 +295,21 @@ class SupportsHidden(Protocol):
 
 
 _TOLD = (SupportsEnds, SupportsBreaks, SupportsParts, SupportsBoxes, SupportsContributions)
-CAPABILITIES = (SupportsSteady, SupportsPairs, SupportsProduct, *_TOLD)
+CAPABILITIES = (SupportsSteady, SupportsAlone, SupportsPairs, SupportsProduct, *_TOLD)
 
 
 def is_steady(structure: Structure) -> bool:
     """Return whether a model's raw scores of a row are bitwise the same in every batch; False if it is not known."""
     return isinstance(structure, SupportsSteady) and structure.steady
+
+
+def sums_alone(structure: Structure, encoded: Sequence[Encoded]) -> Floats:
+    """Return the raw scores (m, k) of rows (m, ...) per column, bitwise as those of each row alone."""
+    if is_steady(structure):
+        return structure.sums(encoded)
+    if isinstance(structure, SupportsAlone):
+        return structure.sums_alone(encoded)
+    return np.concatenate([structure.sums([part[at : at + 1] for part in encoded]) for at in range(len(encoded[0]))])
 
 
 def ends_of(structure: Structure, column: int) -> Floats | None:

@@ -94,6 +94,13 @@ def test_sums_and_scores_are_those_of_the_dense_layers(world, count):
     np.testing.assert_allclose(score_encoded(world.layers, encoded), linked(sums, world.shape[1]), **NEAR)
 
 
+@given(drawn(), st.integers(1, 40))
+def test_rows_scored_alone_have_the_bits_of_one_row_at_a_time(world, count):
+    rows = world.rows(count)
+    single = [world.layers.sums([part[at : at + 1] for part in rows]) for at in range(count)]
+    np.testing.assert_array_equal(world.layers.sums_alone(rows), np.concatenate(single))
+
+
 @given(drawn(), st.data())
 def test_restricted_layers_score_like_the_whole_ones(world, data):
     columns = range(len(world.levels))

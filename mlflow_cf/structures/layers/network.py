@@ -177,6 +177,13 @@ class Layers:
         """Return the raw scores (m, k) of rows with entries (m, width) per column."""
         return self._last(first_sums(self._side_by_side(entries), self.first))
 
+    def sums_alone(self, entries: Sequence[Encoded]) -> Floats:
+        """Return the raw scores (m, k) of rows, each multiplied by itself: products are rounded by their shape."""
+        sums = first_sums(self._side_by_side(entries), self.first)
+        for weights, bias in zip(self.weights, self.biases, strict=True):
+            sums = np.matmul(ACTIVATIONS[self.activation](sums)[:, None], weights)[:, 0] + bias
+        return sums
+
     def restrict(self, row: Sequence[Encoded], changed: Sequence[int]) -> Layers:
         """Return the layers over the columns `changed` alone; what the others add becomes part of the first bias."""
         fixed = [column for column in range(len(row)) if column not in changed]
