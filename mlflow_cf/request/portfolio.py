@@ -256,7 +256,7 @@ class Portfolio:
 
     def _settled(self, X: Floats, few: NearestFew) -> Settled:
         """Return what settles rows X (m, d), as long as there is time."""
-        parts = []
+        parts: list[Settled] = []
         for start in range(0, len(X), ROWS_AT_ONCE):
             if parts and self._late():
                 break
