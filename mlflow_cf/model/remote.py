@@ -29,12 +29,14 @@ class Session:
     Attributes:
         until: `time.perf_counter` value after which nothing more is asked; None: without limit.
         calls, rows: how many calls were made, and rows asked about in them, those of repeated calls included.
+        probed: how many of the rows were asked about to notice another model, which belongs to no request.
         trouble: why nothing may be explained now, or "".
     """
 
     until: float | None = None
     calls: int = 0
     rows: int = 0
+    probed: int = 0
     trouble: str = ""
 
 

@@ -82,6 +82,15 @@ _LIMITS: Final[Phrases] = {
         "en": "the environment variable {name} is not set, which a header of the endpoint needs",
         "de": "die Umgebungsvariable {name} ist nicht gesetzt, die ein Header des Endpunkts braucht",
     },
+    "endpoint_target": {
+        "en": "no deployments target is named: pass `target`, or set the variable MLFLOW_DEPLOYMENTS_TARGET",
+        "de": "kein Ziel für Deployments ist genannt: `target` angeben oder die Variable "
+        "MLFLOW_DEPLOYMENTS_TARGET setzen",
+    },
+    "endpoint_client": {
+        "en": "MLflow has no client for this deployments target ({kind})",
+        "de": "MLflow hat für dieses Ziel von Deployments keinen Client ({kind})",
+    },
     "endpoint_changed": {
         "en": "the endpoint answers other than when it was wrapped: another model may stand behind it; wrap it anew",
         "de": "der Endpunkt antwortet anders als beim Einpacken: vielleicht steht ein anderes Modell dahinter; "
