@@ -27,7 +27,7 @@ from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.portfolio import Found, Portfolio
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
-from mlflow_cf.request.request import Request, wanted_of
+from mlflow_cf.request.request import Request, asking, wanted_of
 from mlflow_cf.request.rows import CodedRows, Row
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
@@ -54,11 +54,8 @@ def answer(request: Request, rows: Rows) -> Explanations:
         InputError: no table, missing columns, no rows, or an explainer or levers that do not fit the request.
     """
     check_explainer(request.explainer, request.searches.facts, request.query.count)
-    remote = request.requirements.judge.model.remote
-    if remote is None:
-        return _answer(request, rows)
-    with remote.asking() as session:
-        return _answer(replace(request, session=session), rows)
+    with asking(request) as asked:
+        return _answer(asked, rows)
 
 
 def _answer(request: Request, rows: Rows) -> Explanations:

@@ -65,6 +65,10 @@ _LIMITS: Final[Phrases] = {
         "en": "the time limit was over before the endpoint could be asked",
         "de": "das Zeitlimit war vorbei, bevor der Endpunkt gefragt werden konnte",
     },
+    "endpoint_spent": {
+        "en": "the calls of the endpoint that this may take are used up",
+        "de": "die Aufrufe des Endpunkts, die das kosten darf, sind verbraucht",
+    },
     "endpoint_fails": {
         "en": "the endpoint cannot be asked ({kind})",
         "de": "der Endpunkt kann nicht gefragt werden ({kind})",

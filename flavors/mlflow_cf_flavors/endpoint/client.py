@@ -59,6 +59,8 @@ class Client:
         """Wait until a call may be made."""
         if session.until is not None and time.perf_counter() >= session.until:
             raise UnavailableError(say("endpoint_late"), late=True)
+        if session.most_calls is not None and session.calls >= session.most_calls:
+            raise UnavailableError(say("endpoint_spent"), late=True)
         if not self._breaker.enter():
             raise UnavailableError(say("endpoint_stopped", failures=self.endpoint.failures))
         wait_s = self._pace.reserve(rows, session.until)
