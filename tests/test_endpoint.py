@@ -417,3 +417,26 @@ def test_threads_share_a_model(served: Served) -> None:
     for thread in threads:
         thread.join()
     assert all(found[number] == expected for number in range(4))
+
+
+# what is said of it
+
+
+def test_what_guides_searches_is_described(served: Served) -> None:
+    facts = wrapped(served).describe()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert not facts["opened"]
+    told = facts["surrogate"]
+    assert (told["rows"], told["measure"]) == (len(TABLE), "labels")
+    assert 0.9 <= told["agreement"] <= 1.0
+    (line,) = (line for line in str(facts).splitlines() if line.startswith("surrogate"))
+    assert told["kind"].split()[0] in line
+    assert mlflow_cf.wrap(MODEL, TABLE, target="good", **KEPT).describe()["surrogate"] is None
+
+
+def test_what_guides_searches_of_a_regression_is_described() -> None:
+    with endpoint(lambda table: table["income"].to_numpy(np.float64)) as served:
+        facts = wrapped(served, target=mlflow_cf.Target(low=45.0), output="value").describe()
+    assert facts["surrogate"]["measure"] == "r2"
+    assert 0.9 <= facts["surrogate"]["agreement"] <= 1.0
+    assert "R2" in str(facts)
