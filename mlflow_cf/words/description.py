@@ -119,7 +119,9 @@ def _steps(facts: Facts) -> Iterator[str]:
 
 def _parity(parity: Facts) -> str:
     most = f"{parity['worst_difference']:.1e} ({parity['tolerance']:.0e} is allowed)"
-    return f"on {parity['rows']:,} rows no label differs, and no score by more than {most}"
+    ties = parity["ties"]
+    labels = f"{counted(ties, 'label')} differ by rounding alone" if ties else "no label differs"
+    return f"on {parity['rows']:,} rows {labels}, and no score by more than {most}"
 
 
 def _surrogate(surrogate: Facts) -> str:
