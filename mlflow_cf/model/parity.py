@@ -7,6 +7,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from mlflow_cf.words.statements import say
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
 _logger = logging.getLogger(__name__)
+DOUBLE: Final = 1e-6  # tolerance of models that calculate in float64, of which rounding turns no label but at a tie
 EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
 
 
@@ -191,13 +193,14 @@ def _difference(structure: Structure, tolerance: float, rows: Floats, expected: 
 def _decided(scores: Floats, tolerance: float) -> NDArray[np.bool_]:
     """Return (m,) which of scores (m, classes) are so far from a tie that rounding cannot turn the label.
 
-    Both scores may be off by the tolerance. Searches decide nothing within twice this distance of a tie: there, the
-    judge is asked (`SCORE_TOLERANCES`).
+    Where a library calculates in float32, both scores may be off by the tolerance. Searches decide nothing within twice
+    this distance of a tie: there, the judge is asked (`SCORE_TOLERANCES`).
     """
     if scores.shape[1] < 2:
         return np.ones(len(scores), dtype=np.bool_)
     second, top = np.partition(scores, -2, axis=1)[:, -2:].T
-    return np.asarray(top - second > np.maximum(TIE, 2 * tolerance * np.maximum(1.0, np.abs(top))))
+    rounding = 2 * tolerance if tolerance > DOUBLE else TIE
+    return np.asarray(top - second > rounding * np.maximum(1.0, np.abs(top)))
 
 
 def _truth(said: Outcome) -> Floats:
