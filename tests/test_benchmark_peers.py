@@ -238,6 +238,15 @@ def test_the_part_autolog_runs_anywhere_and_is_logged(benchmark, monkeypatch, ru
     assert models >= {"model", "model_explained"}
 
 
+def test_the_part_endpoint_runs_anywhere_and_is_logged(benchmark, run, capsys):
+    arguments = ["--parts", "endpoint", "--data-sets", "loans", "--models", "tree", "--rows", "3"]
+    assert benchmark.bench.PARTS["endpoint"](benchmark.bench.options().parse_args(arguments)) == []
+    assert "Models behind an address" in capsys.readouterr().out
+    logged = mlflow.get_run(run.info.run_id).data.metrics
+    assert logged["endpoint loans / tree/valid"] == logged["endpoint loans / tree/certified"] == 1
+    assert 1 <= logged["endpoint loans / tree/calls"] <= logged["endpoint loans / tree/most_calls"] <= 40
+
+
 @pytest.mark.filterwarnings("ignore")  # shap's, and those of what it imports
 def test_the_part_reasons_runs_anywhere_and_is_logged(benchmark, run, capsys):
     pytest.importorskip("shap")

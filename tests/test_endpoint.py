@@ -94,6 +94,19 @@ def test_each_row_takes_few_calls(served: Served) -> None:
         )
 
 
+def test_replies_tell_what_the_request_has_cost_but_for_probes(served: Served) -> None:
+    explained, approved = wrapped(served, probe_every_s=3_600), TABLE[MODEL.predict(TABLE) == "good"].head(2)
+    table = pd.concat([REJECTED.head(2), approved])
+    said = []
+    for _ in range(2):  # a probe travels along the first time
+        calls, rows = served.calls, served.rows
+        replies = explained.explain(table).to_records().to_dict("records")
+        assert {one["judge_calls"] for one in replies} == {served.calls - calls}
+        assert replies[0]["judged_rows"] == served.rows - rows - (0 if said else 16)
+        said.append([(one["status"], one["judge_calls"], one["judged_rows"]) for one in replies])
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize("explainer", ["geco", "exact", "nearest_row", "random_search", "growing_spheres"])
 def test_no_explainer_exceeds_its_calls(served: Served, explainer: str) -> None:
     explained = wrapped(served, calls_per_row=6, rows_per_row=150, probe_rows=0)
@@ -404,3 +417,26 @@ def test_threads_share_a_model(served: Served) -> None:
     for thread in threads:
         thread.join()
     assert all(found[number] == expected for number in range(4))
+
+
+# what is said of it
+
+
+def test_what_guides_searches_is_described(served: Served) -> None:
+    facts = wrapped(served).describe()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert not facts["opened"]
+    told = facts["surrogate"]
+    assert (told["rows"], told["measure"]) == (len(TABLE), "labels")
+    assert 0.9 <= told["agreement"] <= 1.0
+    (line,) = (line for line in str(facts).splitlines() if line.startswith("surrogate"))
+    assert told["kind"].split()[0] in line
+    assert mlflow_cf.wrap(MODEL, TABLE, target="good", **KEPT).describe()["surrogate"] is None
+
+
+def test_what_guides_searches_of_a_regression_is_described() -> None:
+    with endpoint(lambda table: table["income"].to_numpy(np.float64)) as served:
+        facts = wrapped(served, target=mlflow_cf.Target(low=45.0), output="value").describe()
+    assert facts["surrogate"]["measure"] == "r2"
+    assert 0.9 <= facts["surrogate"]["agreement"] <= 1.0
+    assert "R2" in str(facts)

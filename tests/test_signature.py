@@ -181,6 +181,8 @@ class TestOutputs:
             "explainer": ("string", True),
             "seed": ("long", True),
             "evaluations": ("long", True),
+            "judge_calls": ("long", True),
+            "judged_rows": ("long", True),
         }
 
     @pytest.mark.parametrize(

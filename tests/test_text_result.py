@@ -113,6 +113,8 @@ class TestRecord:
             "explainer",
             "seed",
             "evaluations",
+            "judge_calls",
+            "judged_rows",
         ]
         assert reply["status"].tolist() == ["found", "found", "already"]
         assert reply["prediction"].tolist() == ["no", "no", "yes"]
@@ -120,6 +122,7 @@ class TestRecord:
             text = json.dumps(record, allow_nan=False)  # plain types alone, and no NaN
             assert json.loads(text) == record
             assert [type(record[k]) for k in ("reason", "explainer", "seed", "evaluations")] == [str, str, int, int]
+            assert (record["judge_calls"], record["judged_rows"]) == (0, 0)  # of models that others answer for
 
     def test_counterfactuals(self, wrapped: ExplainedModel) -> None:
         query = FRAME.iloc[[2]]

@@ -21,6 +21,7 @@ from parts import (
     beside_papers,
     certificates,
     contest,
+    endpoints,
     envelope,
     further,
     hard,
@@ -283,6 +284,7 @@ def run_regions(chosen: Options) -> list[str]:
 PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "autolog": autolog.run_autolog,
     "contest": run_contest,
+    "endpoint": endpoints.run_endpoint,
     "exact": run_exact,
     "feedback": beside_papers.run_feedback,
     "further": run_further,

@@ -25,6 +25,7 @@ from mlflow_cf.levers.sets import Groups, LeverSets
 from mlflow_cf.levers.singles import SweptChanges, lawful_alone
 from mlflow_cf.levers.within import together, within
 from mlflow_cf.model.judge import Asked, Outcome
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.proof.certify import certify
 from mlflow_cf.proof.verify import (
@@ -100,12 +101,16 @@ def nearest_of_levers(task: RowTask, wanted: LeverSets, tolerance: float, seed: 
         task = replace(task, engine=Engine(replace(task.problem, count=1)))
     run = _Run(task, wanted, tolerance, seed)
     run.hopeless = bool(impossible(task.problem))
-    if not run.hopeless:
-        yield from run.singles()
-        yield from run.pairs()
-        yield from run.grids()
-        yield from run.larger()
-    return (yield from run.settled())
+    try:
+        if not run.hopeless:
+            yield from run.singles()
+            yield from run.pairs()
+            yield from run.grids()
+            yield from run.larger()
+        return (yield from run.settled())
+    except UnavailableError as error:  # nothing leaves that the model did not confirm
+        nothing = VerifiedAnswers(np.empty((0, len(task.problem.space))), NOTHING)
+        return LeverAnswers(tuple(SetAnswer(groups, "budget", reason=error.reason) for groups in wanted.sets), nothing)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The address of a model that another server answers for, and how it may be asked.
+"""The address or name of a model that another server answers for, and how it may be asked.
 
 Nothing secret is kept: headers name environment variables, whose values are read when a request is sent.
 """
@@ -8,15 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ConfigDict, Field, StrictInt, StrictStr
+from pydantic import AfterValidator, ConfigDict, Field, StrictInt, StrictStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from mlflow_cf.validation import Number, UserModel
 
-ADDRESS: Final = re.compile(r"https?://", re.IGNORECASE)
+ADDRESS: Final = re.compile(r"https?://|endpoints:/|deployments:/", re.IGNORECASE)
+_DEPLOYED: Final = re.compile(r"(endpoints|deployments):/([A-Za-z0-9][A-Za-z0-9._-]{0,127})")
+_TARGET: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,63}(:[A-Za-z0-9:/._+-]{0,400})?")
 VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")  # of a header, by RFC 9110
 _TELLTALE: Final = re.compile(r"auth|token|secret|password|credential|cookie|api-?key|signature", re.IGNORECASE)
@@ -30,14 +32,16 @@ Rate = Annotated[Number, Field(gt=0, le=1_000_000)]
 
 
 def _address(url: str) -> str:
-    """Return an address without credentials; unencrypted only within this machine."""
+    """Return an address without credentials, unencrypted only within this machine, or the name of an endpoint."""
+    if _DEPLOYED.fullmatch(url):
+        return url
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
         raise PydanticCustomError("url", "is no address") from error
     if parts.scheme not in ("http", "https") or not host or re.search(r"\s", url):
-        raise PydanticCustomError("url", "must be an address such as https://host/invocations")
+        raise PydanticCustomError("url", "must be an address such as https://host/invocations, or endpoints:/name")
     if parts.scheme == "http" and not is_loopback(host):
         raise PydanticCustomError("url", "must be https: rows would travel unencrypted")
     if parts.username is not None or parts.password is not None:
@@ -45,6 +49,13 @@ def _address(url: str) -> str:
     if parts.query or parts.fragment:
         raise PydanticCustomError("url", "must have no part from ? or # on: it may hold a secret, name it in `headers`")
     return url
+
+
+def _target(target: str) -> str:
+    """Return a target of MLflow's deployments clients that holds no credentials."""
+    if not _TARGET.fullmatch(target):
+        raise PydanticCustomError("target", "must be a target such as databricks, without user, password and query")
+    return _address(target) if re.match(r"https?:", target, re.IGNORECASE) else target
 
 
 def is_loopback(host: str) -> bool:
@@ -74,7 +85,9 @@ class Endpoint(UserModel):
     """A model that answers at an address, as MLflow's model servers do: the body is ``{"dataframe_split": ...}``.
 
     Attributes:
-        url: where rows are posted; https, or http on this machine.
+        url: where rows are posted; https, or http on this machine. Or ``endpoints:/name`` (``deployments:/name`` for
+            clients that know deployments, not endpoints): rows go through MLflow's deployments client.
+        target: of that client, such as ``databricks``; None: what MLFLOW_DEPLOYMENTS_TARGET says when rows are sent.
         headers: sent with every call; ``${NAME}`` in a value is read from the environment variable when it is sent.
         rows_per_call: most rows of one call; longer tables take several.
         calls_per_row, rows_per_row: most calls, and rows in them, that the search for one row may take.
@@ -93,6 +106,7 @@ class Endpoint(UserModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     url: Annotated[StrictStr, Field(max_length=2_048), AfterValidator(_address)]
+    target: Annotated[StrictStr, AfterValidator(_target)] | None = None
     headers: Annotated[Mapping[StrictStr, StrictStr], AfterValidator(_without_secrets)] = Field(default_factory=dict)
     rows_per_call: Annotated[StrictInt, Field(ge=1, le=100_000)] = 500
     calls_per_row: Annotated[StrictInt, Field(ge=4, le=100_000)] = 40
@@ -108,6 +122,21 @@ class Endpoint(UserModel):
     probe_rows: Annotated[StrictInt, Field(ge=0, le=1_000)] = 16
     probe_every_s: Annotated[Number, Field(ge=0)] = 60.0
     on_change: Change = "refuse"
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        """Refuse what this kind of address has no use for."""
+        if self.deployed is None and self.target is not None:
+            raise PydanticCustomError("target", "target: is for endpoints:/name alone")
+        if self.deployed is not None and self.headers:
+            raise PydanticCustomError("headers", "headers: are those of the deployments client; leave them out")
+        return self
+
+    @property
+    def deployed(self) -> tuple[str, str] | None:
+        """What a deployments client knows the model by, ``endpoints`` or ``deployments``, and its name; else None."""
+        found = _DEPLOYED.fullmatch(self.url)
+        return None if found is None else (found[1], found[2])
 
     @property
     def variables(self) -> Iterator[str]:

@@ -7,6 +7,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from mlflow_cf.words.statements import say
 
 MOST_ROWS = 1_000  # of each of the three kinds that are compared
 _logger = logging.getLogger(__name__)
+DOUBLE: Final = 1e-6  # tolerance of models that calculate in float64, of which rounding turns no label but at a tie
 EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
 
 
@@ -31,8 +33,9 @@ class Opened:
     Attributes:
         structure: None if the model could not be opened, or if what was opened disagreed with it.
         note: what was found, for `describe()`.
-        rows: how many rows were compared with the model; all labels agreed.
+        rows: how many rows were compared with the model; all labels agreed but for `ties`.
         worst: largest difference of a score on them, relative to max(1, |score|).
+        ties: labels that differed by rounding alone, between scores as near to each other as scores may be off.
         surrogate: what imitates a model that could not be opened, to guide searches; None: nothing does.
     """
 
@@ -40,6 +43,7 @@ class Opened:
     note: str
     rows: int = 0
     worst: float = 0.0
+    ties: int = 0
     surrogate: Structure | None = None
 
     @cached_property
@@ -51,7 +55,7 @@ class Opened:
         """Return how the comparison went, for `describe()`."""
         if self.structure is None:
             return None
-        return {"rows": self.rows, "worst_difference": self.worst, "tolerance": tolerance}
+        return {"rows": self.rows, "worst_difference": self.worst, "tolerance": tolerance, "ties": self.ties}
 
 
 def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcome: Outcome) -> Opened:
@@ -81,7 +85,7 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
             raise NotOpenedError(say("other_version", lost=tuple(lost), version=VERSION))  # noqa: TRY301
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
         compared = ((rows, said), *_shuffled_and_edges(structure, judge, space, shuffled, rng))
-        worst = max(_difference(structure, model.tolerance, table, expected) for table, expected in compared)
+        found = [_difference(structure, model.tolerance, table, expected) for table, expected in compared]
     except NotOpenedError as error:
         return Opened(None, say("not_opened", what=error.what))
     except Exception as error:  # noqa: BLE001  an exotic model must still be explained, only slower
@@ -90,7 +94,7 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
     known = f"{structure.kind}; same as the model on {count:,} rows"
     if not isinstance(structure, SupportsParts):
         known += "; its structure has no `parts`, so no program can express it"
-    return Opened(structure, known, count, worst)
+    return Opened(structure, known, count, max(worst for worst, _ in found), sum(ties for _, ties in found))
 
 
 def _surrogate(model: OpenModel, space: FeatureSpace, background: Floats, outcome: Outcome) -> Structure | None:
@@ -169,8 +173,8 @@ def _neighbours(cuts: Floats, feature: Feature) -> Floats:
     return both[np.isfinite(both)]
 
 
-def _difference(structure: Structure, tolerance: float, rows: Floats, expected: Outcome) -> float:
-    """Return the largest difference from the judge; refuse one label, or more than the tolerance."""
+def _difference(structure: Structure, tolerance: float, rows: Floats, expected: Outcome) -> tuple[float, int]:
+    """Return the largest difference from the judge, and how many labels differ by rounding; refuse all else."""
     scores = score_rows(structure, rows)
     truth = _truth(expected)
     if scores.shape != truth.shape:
@@ -178,17 +182,25 @@ def _difference(structure: Structure, tolerance: float, rows: Floats, expected: 
     worst = float(np.max(np.abs(scores - truth) / np.maximum(1.0, np.abs(truth))))
     if not worst <= tolerance:
         raise NotOpenedError(say("scores_differ", worst=float(worst)))
-    if expected.scores is not None and _decided(scores)[scores.argmax(axis=1) != expected.codes].any():
+    if expected.scores is None:
+        return worst, 0
+    differs = scores.argmax(axis=1) != expected.codes
+    if _decided(scores, tolerance)[differs].any():
         raise NotOpenedError(say("label_differs"))
-    return worst
+    return worst, int(differs.sum())
 
 
-def _decided(scores: Floats) -> NDArray[np.bool_]:
-    """Return (m,) which of scores (m, classes) are no tie that rounding decides; what is near to one is judged."""
+def _decided(scores: Floats, tolerance: float) -> NDArray[np.bool_]:
+    """Return (m,) which of scores (m, classes) are so far from a tie that rounding cannot turn the label.
+
+    Where a library calculates in float32, both scores may be off by the tolerance. Searches decide nothing within twice
+    this distance of a tie: there, the judge is asked (`SCORE_TOLERANCES`).
+    """
     if scores.shape[1] < 2:
         return np.ones(len(scores), dtype=np.bool_)
     second, top = np.partition(scores, -2, axis=1)[:, -2:].T
-    return np.asarray(top - second > TIE)
+    rounding = 2 * tolerance if tolerance > DOUBLE else TIE
+    return np.asarray(top - second > rounding * np.maximum(1.0, np.abs(top)))
 
 
 def _truth(said: Outcome) -> Floats:

@@ -6,8 +6,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from mlflow_cf.words.statements import Statement
-
 
 class UnavailableError(Exception):
     """The model could not be asked; its predictions are unknown, and never made up.
@@ -17,7 +15,7 @@ class UnavailableError(Exception):
         late: whether the time of the request was over, instead of the model being at fault.
     """
 
-    def __init__(self, reason: Statement, *, late: bool = False) -> None:
+    def __init__(self, reason: str, *, late: bool = False) -> None:
         super().__init__(str(reason))
         self.reason, self.late = reason, late
 
@@ -29,12 +27,16 @@ class Session:
     Attributes:
         until: `time.perf_counter` value after which nothing more is asked; None: without limit.
         calls, rows: how many calls were made, and rows asked about in them, those of repeated calls included.
+        most_calls: value of `calls` beyond which nothing more is asked; None: without limit.
+        probed: how many of the rows were asked about to notice another model, which belongs to no request.
         trouble: why nothing may be explained now, or "".
     """
 
     until: float | None = None
     calls: int = 0
     rows: int = 0
+    most_calls: int | None = None
+    probed: int = 0
     trouble: str = ""
 
 

@@ -17,6 +17,7 @@ from mlflow_cf.features import FeatureSpace, Floats, Rows, as_rows
 from mlflow_cf.goal import BoundTarget, Requirements
 from mlflow_cf.goal.requirements import MARGIN, rate_all
 from mlflow_cf.model.judge import Label, Outcome
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.policy import Target
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.binding import admissible
@@ -88,8 +89,11 @@ class _Pairs:
         checks = {origin: self._holds(origin) for origin in self._origins}
         offered = {columns: self._offered(number) for number, columns in enumerate(self._columns)}
         for at, (row, prediction) in enumerate(zip(own, said, strict=True)):
-            if isinstance(row, str) or isinstance(prediction, str):
-                yield Verification(f"row: {row}" if isinstance(row, str) else f"counterfactual: {prediction}")
+            if isinstance(row, str | UnavailableError):
+                yield Verification(f"row: {row}", isinstance(row, UnavailableError))
+                continue
+            if isinstance(prediction, str | UnavailableError):
+                yield Verification(f"counterfactual: {prediction}", isinstance(prediction, UnavailableError))
                 continue
             label, outcome = prediction
             place = -1 if row is None else int(row[1].codes[0])
@@ -118,14 +122,16 @@ class _Pairs:
     def _columns(self) -> tuple[tuple[int, ...], ...]:
         return tuple(domain.columns for domain in self.bound_policy.domains)
 
-    def _asked(self, rows: Floats) -> list[tuple[Label, Outcome] | str]:
-        """Return what the model says of rows (m, d); a row that makes it fail gets the reason instead."""
+    def _asked(self, rows: Floats) -> list[tuple[Label, Outcome] | str | UnavailableError]:
+        """Return what the model says of rows (m, d); a row that makes it fail, or cannot be sent, gets the reason."""
         if not len(rows):
             return []
         try:
             table = self.space.decode(rows)
             labels, outcome = self.requirements.judge.predict(table)
             further = tuple(one.judge.verdict(table) for one in self.requirements.further)
+        except UnavailableError as error:
+            return [error] * len(rows)
         except Exception as error:  # noqa: BLE001  any model, any error; the message may quote the row
             if len(rows) > 1:
                 return [said for row in rows for said in self._asked(row[None])]
@@ -168,8 +174,8 @@ class _Pairs:
         names = [self.space.names[column] for column in columns]
         return ConstraintCheck(origin.path, False, tuple(Change(name, old[name], new[name]) for name in names))
 
-    def _needless(self, at: int, targets: Sequence[BoundTarget]) -> tuple[tuple[str, ...], ...]:
-        """Return the changed groups that can be put back alone, something else still being changed."""
+    def _needless(self, at: int, targets: Sequence[BoundTarget]) -> tuple[tuple[str, ...], ...] | None:
+        """Return the changed groups that can be put back alone, something else still being changed; None: unknown."""
         changed = [columns for columns in self._columns if self._differs[at, columns].any()]
         if len(changed) < 2:
             return ()
@@ -179,6 +185,8 @@ class _Pairs:
         lawful: Codes = np.flatnonzero(self.bound_policy.accepts(variants, self.X[at]))
         needless = []
         for position, said in zip(lawful.tolist(), self._asked(variants[lawful]), strict=True):
+            if isinstance(said, UnavailableError):
+                return None
             if not isinstance(said, str) and rate_all(targets, said[1]).favourable[0]:
                 needless.append(tuple(self.space.names[column] for column in changed[position]))
         return tuple(needless)

@@ -308,10 +308,10 @@ def run_inquiries(
     while answers:
         asked: dict[int, Asked] = {}
         for number, answer in answers.items():
-            if isinstance(answer, Exception):
-                results[number] = answer
-                continue
             try:
+                if isinstance(answer, Exception):
+                    asked[number] = inquiries[number].throw(answer)
+                    continue
                 asked[number] = next(inquiries[number]) if answer is None else inquiries[number].send(answer)
             except StopIteration as end:
                 results[number] = end.value

@@ -13,6 +13,7 @@ import pandas as pd
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.policy import Query
 from mlflow_cf.records.document import (
     Record,
@@ -112,6 +113,8 @@ class _Checking:
         answer = self.record.answer
         try:
             labels, _ = self.explained.judge.predict(self.table)
+        except UnavailableError as error:
+            return Check("row: prediction", OPEN, str(error))
         except Exception as error:  # noqa: BLE001  any model, any error
             return Check("row: prediction", BROKEN, f"the model cannot predict it ({type(error).__name__})")
         return self._prediction("row: prediction", answer.prediction, labels[0])
@@ -148,7 +151,7 @@ class _Checking:
             self.table, space.from_values([dict(found.row)]), minimality=False, **self._options(found.rung)
         )[0]
         if now.fault:
-            yield Check(name, BROKEN, now.fault)
+            yield Check(name, OPEN if now.unanswered else BROKEN, now.fault)
             return
         yield self._prediction(f"{name}: prediction", found.prediction, now.prediction)
         if found.probability is not None:
@@ -167,6 +170,8 @@ class _Checking:
         what, space = f"counterfactual {number}: region", self.explained.space
         rows = space.from_values(list(corners(space, found.row, sides)))
         for one in self.explained.verify(self.table, rows, minimality=False, **self._options(found.rung)):
+            if one.unanswered:
+                return Check(what, OPEN, one.fault)
             if not (one.valid and not one.fault and not one.broken and not one.unmet):
                 return Check(what, BROKEN, "a corner of it is no counterfactual now")
         if isinstance(self._again, str):
@@ -215,7 +220,8 @@ class _Checking:
         answers = record.answer.counterfactuals
         if record.proof.status == "already":
             now = self._status_now()
-            yield Check("proof: the row meets the target", OK if now == "already" else BROKEN, f"status is {now}")
+            verdict = {"already": OK, "budget": OPEN}.get(now, BROKEN)
+            yield Check("proof: the row meets the target", verdict, f"status is {now}")
             return
         if record.proof.status == "infeasible":
             yield self._infeasible()
@@ -230,7 +236,7 @@ class _Checking:
 
     @cached_property
     def _listed(self) -> list[float] | None:
-        """Returns the distances of all counterfactuals there are, ascending; None where they are too many to list."""
+        """Returns the distances of all counterfactuals, ascending; None: too many to list, or not answered."""
         if self.query.target is not None and getattr(self.query.target, "ladder", None):
             return None
         rows = every_candidate(self.explained.context, self.query, self.table, served=self.record.served)
@@ -239,6 +245,8 @@ class _Checking:
         if not len(rows):
             return []
         found = self.explained.verify(self.table, rows, minimality=False, **self._options(None))
+        if any(one.unanswered for one in found):
+            return None
         return sorted(one.distance for one in found if one.ok and one.distance is not None)
 
     def _infeasible(self) -> Check:

@@ -18,6 +18,7 @@ from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.explainers.remote import sparing
 from mlflow_cf.features import Rows
+from mlflow_cf.model.remote import Session
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
@@ -26,7 +27,7 @@ from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.portfolio import Found, Portfolio
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
-from mlflow_cf.request.request import Request, wanted_of
+from mlflow_cf.request.request import Request, asking, wanted_of
 from mlflow_cf.request.rows import CodedRows, Row
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
@@ -53,11 +54,8 @@ def answer(request: Request, rows: Rows) -> Explanations:
         InputError: no table, missing columns, no rows, or an explainer or levers that do not fit the request.
     """
     check_explainer(request.explainer, request.searches.facts, request.query.count)
-    remote = request.requirements.judge.model.remote
-    if remote is None:
-        return _answer(request, rows)
-    with remote.asking() as session:
-        return _answer(replace(request, session=session), rows)
+    with asking(request) as asked:
+        return _answer(asked, rows)
 
 
 def _answer(request: Request, rows: Rows) -> Explanations:
@@ -143,15 +141,24 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
     for number, row in enumerate(rows):
         one = found.single.get(number)
         if one is None:
-            answers.append(bare(request, row))
+            answers.append(_costed(bare(request, row), request.session))
         else:
-            answers.append(replace(one, diagnostics={**cost, **one.diagnostics}, space=space))
+            one = replace(one, diagnostics={**cost, **one.diagnostics}, space=space)
+            answers.append(_costed(one, request.session))
     return Explanations(tuple(answers), table.index, space)
+
+
+def _costed(one: Explanation, session: Session | None) -> Explanation:
+    """Return the explanation with what the whole request has asked of a model that another server answers for."""
+    if session is None:
+        return one
+    return replace(one, judge_calls=session.calls, judged_rows=session.rows - session.probed)
 
 
 def _lazily(predictions: Predictions, found: Found, cost: Mapping[str, float]) -> LazyExplanations:
     """Return the explanations of all rows, in order, with what all of them cost; they are made when they are read."""
     space, rows = predictions.request.bound_policy.space.bare, predictions.rows
+    session = predictions.request.session
     block, place = found.places(len(rows))
 
     def made(number: int) -> Explanation:
@@ -161,8 +168,8 @@ def _lazily(predictions: Predictions, found: Found, cost: Mapping[str, float]) -
         elif number in found.single:
             one = found.single[number]
         else:
-            return bare(predictions.request, rows[number])
-        return replace(one, diagnostics={**cost, **one.diagnostics}, space=space)
+            return _costed(bare(predictions.request, rows[number]), session)
+        return _costed(replace(one, diagnostics={**cost, **one.diagnostics}, space=space), session)
 
     return LazyExplanations(made, len(rows), partial(found.coded, len(predictions.space)))
 

@@ -32,6 +32,7 @@ from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.reasons.reasoning import Reasoning
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.request import Caller, Request, Tightened, Work
+from mlflow_cf.structures.structure import score_rows
 from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
 from mlflow_cf.words.sentences import Speaker
@@ -319,6 +320,7 @@ def described(context: RequestContext) -> dict[str, Any]:
         "structure": str(opened.note),
         "steps": [dict(step) for step in context.steps],
         "parity": opened.parity(model.tolerance),
+        "surrogate": described_surrogate(context.model, context.bound_policy.background),
         "requirements": context.extra_models.describe(),
         "causal": [function.describe(space) for function in context.bound_policy.functions],
         "background_rows": len(context.bound_policy.background),
@@ -333,6 +335,24 @@ def described(context: RequestContext) -> dict[str, Any]:
             *notes_on_privacy(context.shared.owners, context.shared.for_requests),
         ],
     }
+
+
+def described_surrogate(model: Requirements, background: Floats) -> dict[str, Any] | None:
+    """Return what imitates a model that is not opened, and how well it does so on the rows it was fitted to; else None.
+
+    Agreement is the share of the rows that it gives the model's label; of a regression, R2 of its values.
+    """
+    surrogate = model.opened.surrogate
+    if surrogate is None:
+        return None
+    scores, said = score_rows(surrogate, background), model.outcome
+    if model.judge.model.regression:
+        spread = float(np.var(said.values))
+        agreement = 1 - float(np.mean((scores[:, 0] - said.values) ** 2)) / spread if spread else 1.0
+    else:
+        agreement = float(np.mean(scores.argmax(axis=1) == said.codes))
+    measure = "r2" if model.judge.model.regression else "labels"
+    return {"kind": surrogate.kind, "rows": len(background), "measure": measure, "agreement": agreement}
 
 
 def notes_on_privacy(bound_policy: BoundPolicy, for_requests: BoundPolicy) -> Iterator[str]:

@@ -38,7 +38,7 @@ from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.reasons import ReasonRequest
 from mlflow_cf.request.replies import explanation, with_probabilities
-from mlflow_cf.request.request import Request, row_task, until_of_next
+from mlflow_cf.request.request import Request, beside_answers, row_task, until_of_next
 from mlflow_cf.request.rows import Row
 from mlflow_cf.request.widening import with_regions
 from mlflow_cf.why_not.relax import Deciding
@@ -122,6 +122,7 @@ class Explaining:
             reason = say("time_needed", stopped=stopped("clock", 0), seconds=needed, rows=self.in_all)
             self.explained[number] = replace(self.explained[number], reason=reason)
         self._certify()
+        beside_answers(self.request, len(self.rows))
         if self.request.query.region:
             self.explained |= with_regions(self.request, self._known, self.explained)
         self.explained |= with_probabilities(self.request, self.space, self.rows, self.explained)

@@ -87,7 +87,7 @@ def _served(before: Sequence[Explanation], rung: Target, serves: Serves) -> Expl
     last = before[-1]
     proved = last.status == "infeasible" and "nothing_left" not in phrases_in(last.reason)
     if last.status in FINAL or proved or (last.counterfactuals and serves(rung, last.counterfactuals[0])):
-        return replace(last, evaluations=0, diagnostics={})
+        return replace(last, evaluations=0, judge_calls=0, judged_rows=0, diagnostics={})
     return None
 
 
@@ -140,6 +140,8 @@ def _joined(rungs: Sequence[Target], told: Sequence[Explanation]) -> Explanation
         reason=joined(*reasons),
         counterfactuals=answers,
         evaluations=sum(one.evaluations for one in told),
+        judge_calls=sum(one.judge_calls for one in told),
+        judged_rows=sum(one.judged_rows for one in told),
         diagnostics={**first.diagnostics, "seconds": seconds, "rungs": [one.status for one in told]},
     )
 

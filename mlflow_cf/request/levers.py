@@ -16,10 +16,11 @@ from mlflow_cf.levers.nearest import LeverAnswers, nearest_of_levers
 from mlflow_cf.levers.responses import Response, responses
 from mlflow_cf.levers.sets import Groups, LeverSets, changeable, lever_sets, names_of
 from mlflow_cf.model.judge import Asked, Outcome
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.proof.pipeline import Answer, run_inquiries
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.replies import counterfactuals
-from mlflow_cf.request.request import Request, is_wanted, row_task, until_of_next
+from mlflow_cf.request.request import Request, asking, beside_answers, is_wanted, row_task, until_of_next
 from mlflow_cf.request.rows import CodedRows, read_rows
 from mlflow_cf.words.languages import levers_in
 from mlflow_cf.words.levers import Levers
@@ -85,7 +86,7 @@ class LeverRequest:
         """Return the explanation of one row with its levers."""
         request = self.request
         request.admission.give_way()
-        budget = task.budget.anew(max(request.max_evaluations - before.evaluations, 0))
+        budget = task.budget.anew(request.left(before.evaluations))
         task = replace(task, budget=budget)
         budget.start(until_of_next(request.deadline, rows_left), request.deadline)
         shown = before
@@ -109,7 +110,10 @@ class LeverRequest:
         request, sets = self.request, self._scored
         rng = np.random.default_rng(request.seed)
         reveal = request.bound_policy.reveal
-        told = yield from responses(task, sets, request.judges.tolerance, rng, weighted=reveal)
+        try:
+            told = yield from responses(task, sets, request.judges.tolerance, rng, weighted=reveal)
+        except UnavailableError as error:
+            return Responsiveness(True if before.status == "found" else None, (), error.reason)
         turned = before.status == "found" or any(one.share > 0 for one in told or ())
         responsive = True if turned else False if proved else None
         if told is None:
@@ -139,18 +143,32 @@ def levers_of(request: Request, rows: Rows) -> Levers:
     Raises:
         InputError: more rows than one, a row that cannot be explained, or sets that do not fit.
     """
+    with asking(request) as asked:
+        return _levers_of(asked, rows)
+
+
+def _levers_of(request: Request, rows: Rows) -> Levers:
     known = request.bound_policy.space
     table = known.read(rows)
     if len(table) != 1:
         raise InputError("row", f"there are {len(table):,}", "give a single row")
     coded = CodedRows.of(known, table)
     (row,) = read_rows(request.judges, coded)
+    beside_answers(request, 1)
+    trouble = row.fault if row.unanswered else "" if request.session is None else request.session.trouble
+    if trouble:
+        wanted = LeverRequest.of(request, coded.space)
+        sets = () if wanted is None or wanted.wanted is None else wanted.wanted.sets
+        names = (names_of(groups, request.bound_policy) for groups in sets)
+        unknown = tuple(LeverSet(features, "budget", reason=trouble) for features in names)
+        return Levers(levers_in(unknown, request.speaker.language), known.bare)
     if row.fault:
         raise InputError("row", row.fault, "check the values of the row")
     asked = LeverRequest.of(request, coded.space)
     if asked is None or asked.wanted is None or not is_wanted(request, row):
         return Levers((), known.bare, already=True)
     task = row_task(_one_answer(request), coded.space, row)
+    task = replace(task, budget=task.budget.anew(request.left(0)))
     task.budget.start(request.deadline, request.deadline)
     task.budget.release()
     with request.admission.entered(request.caller.patience_s) as _:

@@ -13,12 +13,13 @@ import numpy as np
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.features import FeatureSpace, Rows
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.policy import Query, Target
 from mlflow_cf.policy.reasons import ReasonOptions, ReferenceName
 from mlflow_cf.reasons.reasoning import DecidedRow, Effort, Reasoning
 from mlflow_cf.reasons.reference import Reference
 from mlflow_cf.request.context import RequestContext
-from mlflow_cf.request.request import Caller, Request, is_wanted
+from mlflow_cf.request.request import Caller, Request, asking, beside_answers, is_wanted
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
@@ -80,7 +81,7 @@ class ReasonRequest:
                 found[number] = replace(before, reasons=exact[number])
                 continue
             self.request.admission.give_way()
-            left = max(self.request.max_evaluations - before.evaluations, 0)
+            left = self.request.left(before.evaluations)
             try:
                 reasons, used = self._sampled(rows[number], left)
             except Exception as error:  # noqa: BLE001  see above
@@ -90,7 +91,7 @@ class ReasonRequest:
 
     def of_row(self, row: Row) -> Reasons:
         """Return the reasons of a single refused row."""
-        return self._exact(row) or self._sampled(row, self.request.max_evaluations)[0]
+        return self._exact(row) or self._sampled(row, self.request.left(0))[0]
 
     def _exact(self, row: Row) -> Reasons | None:
         target = self.reasoning.model.bound(self.request.target, row.own)
@@ -133,6 +134,8 @@ def _without(one: Explanation) -> Reasons:
 
 def _failed(error: Exception) -> Reasons:
     """Return what is said of a row whose reasons failed; messages may quote values, so only the type is kept."""
+    if isinstance(error, UnavailableError):
+        return Reasons("none", reason=error.reason)
     _logger.warning("reasons of a row failed with %s", type(error).__name__)
     return Reasons("none", reason=say("reasons_failed", kind=type(error).__name__))
 
@@ -165,14 +168,24 @@ def reasons_of(
     query = Query.read({**options, "target": wanted, "reasons": ReasonOptions.read(named, compared.most)})
     request = context.request(query, explainer, Caller(query.time_limit_s, 0.0, served=False), (), lambda _: ())
     request.target.check_single()
+    with asking(request) as asked:
+        try:
+            told = _reasons_of(asked, row, compared)
+        except UnavailableError as error:
+            told = Reasons("none", reason=error.reason)
+    return reasons_in(told, request.speaker.language)
+
+
+def _reasons_of(request: Request, row: Rows, compared: Compared) -> Reasons:
+    beside_answers(request, 1)
     coded, decided = _one(request, row, "row")
     asked = ReasonRequest.of(request, coded.space)
     if asked is None or not is_wanted(request, decided):
-        return reasons_in(ALREADY, request.speaker.language)
+        return ALREADY
     if not isinstance(compared.reference, str):
         asked = replace(asked, own_reference=_own_reference(request, asked.reasoning, compared.reference, decided))
     with request.admission.entered(request.caller.patience_s) as _:
-        return reasons_in(asked.of_row(decided), request.speaker.language)
+        return asked.of_row(decided)
 
 
 def outcome_words(target: Target) -> str:
@@ -202,6 +215,10 @@ def _one(request: Request, rows: Rows, path: str) -> tuple[CodedRows, Row]:
     for fault in coded.faults.values():
         raise InputError(path, fault, "check the values of the row")
     (row,) = read_rows(request.judges, coded)
+    if row.unanswered:
+        raise UnavailableError(row.fault)
+    if request.session is not None and request.session.trouble:
+        raise UnavailableError(request.session.trouble)
     return coded, row
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Final, NamedTuple
@@ -176,6 +177,30 @@ class Request:
     def bound_target(self, own: int) -> BoundTarget:
         """Return the target for rows that the model predicts as the class at position `own`."""
         return self.requirements.bound(self.target, own)
+
+    def left(self, used: int) -> int:
+        """Return how many evaluations a row has left, after so many, for what is asked beside its answers."""
+        left, remote = max(self.max_evaluations - used, 0), self.requirements.judge.model.remote
+        return left if remote is None else min(left, remote.rows_per_row)
+
+
+def beside_answers(request: Request, rows: int) -> None:
+    """Let what is asked about so many rows beside their answers take no more calls than searches of them may take."""
+    remote = request.requirements.judge.model.remote
+    if remote is not None and request.session is not None:
+        request.session.most_calls = request.session.calls + rows * remote.calls_per_row
+
+
+@contextmanager
+def asking(request: Request) -> Iterator[Request]:
+    """Enter a request: the calls of a model that another server answers for are counted, and end with its time."""
+    remote = request.requirements.judge.model.remote
+    if remote is None:
+        yield request
+        return
+    with remote.asking() as session:
+        session.until = request.deadline
+        yield replace(request, session=session)
 
 
 def until_of_next(deadline: float | None, rows: int) -> float | None:

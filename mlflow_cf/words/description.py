@@ -54,6 +54,7 @@ def _blocks(facts: Facts) -> dict[str, Sequence[str]]:
         "structure": [facts["structure"]],
         "steps": list(_steps(facts)),
         "parity": [] if facts["parity"] is None else [_parity(facts["parity"])],
+        "surrogate": [] if facts["surrogate"] is None else [_surrogate(facts["surrogate"])],
         "target": [_listed(policy["target"])],
         "constraints": list(constraints_told(policy["constraints"])) or ([] if facts["causal"] else ["none"]),
         "causal": [_causal(fact) for fact in facts["causal"]],
@@ -118,7 +119,17 @@ def _steps(facts: Facts) -> Iterator[str]:
 
 def _parity(parity: Facts) -> str:
     most = f"{parity['worst_difference']:.1e} ({parity['tolerance']:.0e} is allowed)"
-    return f"on {parity['rows']:,} rows no label differs, and no score by more than {most}"
+    ties = parity["ties"]
+    labels = f"{counted(ties, 'label')} differ by rounding alone" if ties else "no label differs"
+    return f"on {parity['rows']:,} rows {labels}, and no score by more than {most}"
+
+
+def _surrogate(surrogate: Facts) -> str:
+    """Return what guides searches of a model that is not opened."""
+    labels = surrogate["measure"] == "labels"
+    told = f"gives {surrogate['agreement']:.1%} of them its label" if labels else f"R2 {surrogate['agreement']:.3f}"
+    fitted = f"fitted to what the model says of {surrogate['rows']:,} background rows, {told}"
+    return f"{surrogate['kind']}; {fitted}; proposes candidates, decides nothing"
 
 
 def _causal(fact: Facts) -> str:

@@ -65,6 +65,10 @@ _LIMITS: Final[Phrases] = {
         "en": "the time limit was over before the endpoint could be asked",
         "de": "das Zeitlimit war vorbei, bevor der Endpunkt gefragt werden konnte",
     },
+    "endpoint_spent": {
+        "en": "the calls of the endpoint that this may take are used up",
+        "de": "die Aufrufe des Endpunkts, die das kosten darf, sind verbraucht",
+    },
     "endpoint_fails": {
         "en": "the endpoint cannot be asked ({kind})",
         "de": "der Endpunkt kann nicht gefragt werden ({kind})",
@@ -81,6 +85,15 @@ _LIMITS: Final[Phrases] = {
     "endpoint_variable": {
         "en": "the environment variable {name} is not set, which a header of the endpoint needs",
         "de": "die Umgebungsvariable {name} ist nicht gesetzt, die ein Header des Endpunkts braucht",
+    },
+    "endpoint_target": {
+        "en": "no deployments target is named: pass `target`, or set the variable MLFLOW_DEPLOYMENTS_TARGET",
+        "de": "kein Ziel für Deployments ist genannt: `target` angeben oder die Variable "
+        "MLFLOW_DEPLOYMENTS_TARGET setzen",
+    },
+    "endpoint_client": {
+        "en": "MLflow has no client for this deployments target ({kind})",
+        "de": "MLflow hat für dieses Ziel von Deployments keinen Client ({kind})",
     },
     "endpoint_changed": {
         "en": "the endpoint answers other than when it was wrapped: another model may stand behind it; wrap it anew",

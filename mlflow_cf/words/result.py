@@ -220,6 +220,8 @@ class Explanation:
         probability: probability of the wanted label; None if the model gives none.
         counterfactuals: distinct sets of changed features first, the nearest of each; or in the explainer's own order.
         evaluations: rows scored for this explanation.
+        judge_calls, judged_rows: of a model that another server answers for, the calls of the whole request and the
+            rows asked about in them, without those that notice another model; 0 for models at hand.
         explainer, seed: how to repeat it.
         diagnostics: facts about the run (seconds, generations, ...); not part of a reply.
         levers: what each set of levers asked for can do; empty where none was, or the row needs no counterfactual.
@@ -238,6 +240,8 @@ class Explanation:
     probability: float | None
     counterfactuals: tuple[Counterfactual, ...] = ()
     evaluations: int = 0
+    judge_calls: int = 0
+    judged_rows: int = 0
     explainer: str = ""
     seed: int = 0
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
@@ -264,6 +268,8 @@ class Explanation:
             "explainer": self.explainer,
             "seed": self.seed,
             "evaluations": self.evaluations,
+            "judge_calls": self.judge_calls,
+            "judged_rows": self.judged_rows,
         }
 
     def to_frame(self) -> pd.DataFrame:

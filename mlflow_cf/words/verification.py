@@ -38,6 +38,7 @@ class Verification:
 
     Attributes:
         fault: why nothing can be said about the pair: a row that cannot be coded, or not be predicted; else "".
+        unanswered: whether that is because another server could not be asked, so that it may hold or not.
         prediction: the model's own prediction for the counterfactual.
         probability: probability of the wanted label; None if the model gives none.
         valid: whether the prediction meets the target.
@@ -47,10 +48,11 @@ class Verification:
         admissible: feature -> whether its value may be proposed; an unchanged one always may.
         distance: distance between the rows; n_changed: number of changed features.
         needless: changes, by their features, that can be undone one by one while the row stays a counterfactual; None:
-            not asked.
+            not asked, or not answered.
     """
 
     fault: str = ""
+    unanswered: bool = False
     prediction: Level | None = None
     probability: float | None = None
     valid: bool = False

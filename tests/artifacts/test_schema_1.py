@@ -47,6 +47,7 @@ def expected(value, key=""):
     return pytest.approx(value, rel=1e-9) if key in COMPUTED and value is not None else value
 
 
+LATER_IN_REPLIES = {"levers", "responsiveness", "record", "reasons", "judge_calls", "judged_rows"}
 LATER = {"solver", "region", "region_reason", "rung"}
 
 
@@ -55,7 +56,8 @@ def without_later_keys(reply):
     assert reply["levers"] == []
     assert reply["responsiveness"]["shares"] == []
     assert reply["reasons"]["status"] == ""
-    kept = {key: value for key, value in reply.items() if key not in ("levers", "responsiveness", "record", "reasons")}
+    assert (reply["judge_calls"], reply["judged_rows"]) == (0, 0)
+    kept = {key: value for key, value in reply.items() if key not in LATER_IN_REPLIES}
     answers = [{key: value for key, value in one.items() if key not in LATER} for one in reply["counterfactuals"]]
     return {**kept, "counterfactuals": answers}
 

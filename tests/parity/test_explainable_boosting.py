@@ -113,3 +113,34 @@ def test_every_machine_scores_as_interpret_does(seed, pairs, bins, gaps):
     quick = {**QUICK, "max_rounds": 8, "max_bins": bins}
     model = glassbox.ExplainableBoostingRegressor(interactions=pairs, **quick).fit(data, wanted)
     agree(model, wrapped(model, data, wanted), offers(200, seed=seed + 1, gaps=gaps), 1e-9)
+
+
+@pytest.mark.parametrize("interactions", [0, 2])
+def test_certified_answers_are_those_of_enumeration(interactions):
+    data = offers(200, gaps=False)[["letter", "count", "member", "weight"]].assign(
+        weight=lambda t: t["weight"].round(0)
+    )
+    high = 2.0 * (data["letter"] == "b") + data["count"] / 4 - data["member"] * data["weight"] > 1.4
+    model = glassbox.ExplainableBoostingClassifier(interactions=interactions, **QUICK).fit(data, high.astype(int))
+    explained = mlflow_cf.wrap(model, data, target=1, constraints={"immutable": ["member"]})
+    assert explained.opened.structure is not None
+    every = pd.MultiIndex.from_product([data[name].unique() for name in data], names=list(data)).to_frame(index=False)
+    good = every.astype(data.dtypes.to_dict())[model.predict(every.astype(data.dtypes.to_dict())) == 1]
+    spread = {name: float(data[name].max()) - float(data[name].min()) for name in ("count", "weight")}
+    rows = data[model.predict(data) == 0].head(12)
+    answers = explained.explain(rows, certify=True)
+    for (_, row), answer in zip(rows.iterrows(), answers, strict=True):
+        lawful = good[good["member"] == row["member"]]
+        if not len(lawful):
+            assert answer.status == "infeasible"
+            continue
+        moves = np.column_stack(
+            [
+                np.abs(lawful[name] - row[name]) / spread[name] if name in spread else lawful[name] != row[name]
+                for name in data
+            ]
+        ).astype(float)
+        best = (0.5 * (moves > 0).mean(axis=1) + 0.5 * moves.mean(axis=1)).min()
+        (found,) = answer.counterfactuals
+        assert (found.proof, found.distance) == ("optimal", pytest.approx(best, abs=1e-6))
+    assert {answer.status for answer in answers} >= {"found"}

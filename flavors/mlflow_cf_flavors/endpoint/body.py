@@ -28,8 +28,12 @@ def rows_of(table: pd.DataFrame) -> list[list[Any]]:
 
 def body_of(columns: Sequence[object], rows: Sequence[Sequence[Any]]) -> bytes:
     """Return the body of a call."""
-    split = {"columns": list(columns), "data": rows}
-    return json.dumps({"dataframe_split": split}, allow_nan=False).encode()
+    return json.dumps({"dataframe_split": split_of(columns, rows)}, allow_nan=False).encode()
+
+
+def split_of(columns: Sequence[object], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
+    """Return rows as model servers read them."""
+    return {"columns": list(columns), "data": list(rows)}
 
 
 def digest_of(row: Sequence[Any]) -> bytes:

@@ -17,7 +17,7 @@ from mlflow_cf.model.endpoint import Endpoint
 from mlflow_cf.model.remote import Session
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.answers import Answers
-from mlflow_cf_flavors.endpoint.body import body_of, digest_of, read, rows_of
+from mlflow_cf_flavors.endpoint.body import digest_of, read, rows_of
 from mlflow_cf_flavors.endpoint.client import Client
 
 NEAR: Final = 1e-6  # numbers of one model that differ by rounding alone; relative above 1
@@ -128,8 +128,11 @@ class Connection:
         most, session = self.endpoint.rows_per_call, self._own.session or Session()
         for start in range(0, len(rows), most):
             part = rows[start : start + most]
-            beside = self._due(columns)
-            answers = self._client.ask(body_of(columns, [*part, *beside.rows]), len(part) + len(beside.rows), session)
+            beside, calls = self._due(columns), session.calls
+            try:
+                answers = self._client.ask(columns, [*part, *beside.rows], session)
+            finally:
+                session.probed += (session.calls - calls) * len(beside.rows)
             if beside.rows:
                 self._compare(beside, answers[len(part) :], session)
             found += answers[: len(part)]

@@ -19,9 +19,9 @@ from mlflow_cf.validation import validated
 from mlflow_cf.version import VERSION
 from mlflow_cf_flavors import callables
 from mlflow_cf_flavors.endpoint.body import rows_of
-from mlflow_cf_flavors.endpoint.client import RefusedError
 from mlflow_cf_flavors.endpoint.connection import Connection, same
 from mlflow_cf_flavors.endpoint.surrogate import imitate
+from mlflow_cf_flavors.endpoint.transport import RefusedError
 
 MLFLOW_FLAVOR: Final = "mlflow_cf_endpoint"
 FOLDER: Final = "endpoint"

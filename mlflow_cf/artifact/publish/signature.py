@@ -125,6 +125,8 @@ def _outputs(space: FeatureSpace, model: OpenModel) -> Schema:
         "explainer": DataType.string,
         "seed": DataType.long,
         "evaluations": DataType.long,
+        "judge_calls": DataType.long,
+        "judged_rows": DataType.long,
     }
     return Schema([ColSpec(p.dtype, p.name, required=p.required) for p in _properties(reply)])
 

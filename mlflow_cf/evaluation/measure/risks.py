@@ -15,6 +15,7 @@ from mlflow_cf.evaluation.measure.aggregates import Figure
 from mlflow_cf.evaluation.measure.measured import Measuring, measured_table
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.metrics import Labelled, extraction_fidelity, membership_auc
+from mlflow_cf.model.remote import UnavailableError
 
 QUERIES: Final = (100, 1_000)  # of an attacker who copies the model
 MOST_MEMBERS: Final = 1_000  # rows of the background that are explained beside the others
@@ -51,7 +52,7 @@ def risk_figures(
 
 
 def _fidelity(explained: ExplainedModel, tables: list[pd.DataFrame]) -> float | None:
-    """Return how well a copy that learns from tables (m, d) decides the background."""
+    """Return how well a copy that learns from tables (m, d) decides the background; None: of none, or not answered."""
     codes, labels = [], []
     for table in tables:
         space = explained.space.covering(table)
@@ -59,7 +60,10 @@ def _fidelity(explained: ExplainedModel, tables: list[pd.DataFrame]) -> float | 
         good = np.delete(found, list(faults), axis=0)
         if len(good):
             codes.append(good)
-            labels.append(explained.judge.verdict(space.decode(good)).codes)
+            try:
+                labels.append(explained.judge.verdict(space.decode(good)).codes)
+            except UnavailableError:
+                return None
     if not codes:
         return None
     held_out = Labelled(explained.bound_policy.background, explained.outcome.codes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +20,11 @@ from mlflow_cf.goal import BoundTarget, Requirements
 from mlflow_cf.goal.requirements import rate_all
 from mlflow_cf.goal.targets import spread_of
 from mlflow_cf.model.judge import Judge, Outcome
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.problem import BoundPolicy, Codes
 
 TOGETHER: Final = 2**15  # rows that the model is asked about at once
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +47,19 @@ class RefusedRows:
 
     @classmethod
     def of(cls, explained: ExplainedModel, table: pd.DataFrame, groups: pd.Series | None) -> RefusedRows:
-        """Ask the model which rows of a table miss the target; rows that cannot be read are left out."""
+        """Ask which rows of a table miss the target; rows that cannot be read, or asked about, are left out."""
         space = explained.space.covering(table)
         codes, faults = space.encode_rows(table)
         good = np.array([row for row in range(len(table)) if row not in faults], dtype=np.intp)
         every = cls(explained, space, good, codes[good], np.full(len(good), -1), ())
         missed = np.zeros(len(good), dtype=np.bool_)
-        for at, outcome in every._outcomes(explained.judge, every.X):
-            every.own[at] = outcome.codes
-            for label, some in every._by_label(outcome.codes):
-                missed[at[some]] = ~every._target(label).met(outcome.take(some))
+        try:
+            for at, outcome in every._outcomes(explained.judge, every.X):
+                every.own[at] = outcome.codes
+                for label, some in every._by_label(outcome.codes):
+                    missed[at[some]] = ~every._target(label).met(outcome.take(some))
+        except UnavailableError as error:
+            _logger.warning("rows are left out of the summary: %s", error)
         names = () if groups is None else tuple(groups.iloc[good[missed]].map(str))
         return cls(explained, space, good[missed], every.X[missed], every.own[missed], names)
 
@@ -121,12 +127,18 @@ class RefusedRows:
         return BoundTarget(target, model, label, spread_of(self.explained.outcome) if target.interval else 1.0)
 
     def _outcomes(self, judge: Judge, Z: Floats) -> Iterator[tuple[Codes, Outcome]]:
-        """Yield what a judge says of rows (m, d), and which of them; those that make it fail are left out."""
+        """Yield what a judge says of rows (m, d), and which of them; those that make it fail are left out.
+
+        Raises:
+            UnavailableError: a model that another server answers for cannot be asked.
+        """
         waiting = [np.arange(start, min(start + TOGETHER, len(Z))) for start in range(0, len(Z), TOGETHER)]
         while waiting:
             at = waiting.pop()
             try:
                 outcome = judge.verdict(self.space.decode(Z[at]))
+            except UnavailableError:  # to ask again for each part would not help
+                raise
             except Exception:  # noqa: BLE001  any model, any error: what can be predicted must still be counted
                 waiting.extend(np.array_split(at, 2) if len(at) > 1 else [])
                 continue

@@ -19,6 +19,7 @@ from mlflow_cf.evaluation.summary.marking import Marks, mark_row
 from mlflow_cf.evaluation.summary.refused import RefusedRows
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.problem import Codes
 from mlflow_cf.request.admission import MOST_PLACES
 from mlflow_cf.structures.structure import Structure
@@ -154,7 +155,11 @@ def _ask(rows: RefusedRows, family: Family, bits: Words, doubts: Codes) -> None:
     doubts = doubts[(bits[doubts[:, 0], word] & bit) != 0]
     for part in np.split(doubts, range(refused.TOGETHER, len(doubts), refused.TOGETHER)):
         Z = changed_rows(rows, family, part[:, 0], part[:, 1])
-        for change, row in part[~rows.turned(Z, part[:, 1])].tolist():
+        try:
+            turned = rows.turned(Z, part[:, 1])
+        except UnavailableError:  # what is not known may turn
+            return
+        for change, row in part[~turned].tolist():
             bits[change, row // WORD] &= ~(np.uint64(1) << np.uint64(row % WORD))
 
 
@@ -191,7 +196,10 @@ def by_scores(rows: RefusedRows, family: Family, at: Codes, rate: Rate, clock: C
         if clock.late:
             break
         some = at[start : start + size]
-        may, sure = _rated(rows, family, some, rate)
+        try:
+            may, sure = _rated(rows, family, some, rate)
+        except UnavailableError:  # rows that were not reached count as turned in the bound, as when it is late
+            break
         for place, row in enumerate(some.tolist()):
             bits[:, row // WORD] |= may[:, place].astype(np.uint64) << np.uint64(row % WORD)
         changes, places = np.nonzero(may & ~sure)
