@@ -229,10 +229,7 @@ def gate_version(name: str | None, version: str | None, rules_path: Path, *, aga
 
     Exits with 1 if it was refused, and with 3 if nothing could be decided; the alias has not moved then.
 
-    Examples:
-    \b
-    mlflow-cf gate credit 7 --rules gate.yaml
-    mlflow-cf gate --listen --rules gate.yaml --port 5005
+    Example: mlflow-cf gate credit 7 --rules gate.yaml
     """
     listen = where.pop("listen")
     if listen == (name is not None) or (name is None) != (version is None):

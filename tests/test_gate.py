@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -26,6 +27,7 @@ from mlflow_cf.gating.gate import gate
 from mlflow_cf.gating.registry import CLAIM, Registry, UndecidedError
 from mlflow_cf.gating.rules import read_rules
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 TABLE = small_loans.table()
 COVERAGE = "cf/coverage>=0.5"
 NEVER = "cf/coverage>=1.1"
@@ -33,8 +35,12 @@ NEVER = "cf/coverage>=1.1"
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with an explained model and rows."""
-    folder = tmp_path_factory.mktemp("gate")
+    """Return a folder with an explained model, rows, and a store to be copied: to make one takes seconds."""
+    folder, before = tmp_path_factory.mktemp("gate"), mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(f"sqlite:///{folder}/mlflow.db")
+    mlflow.create_experiment("gate", artifact_location=str(folder / "artifacts"))
+    MlflowClient().create_registered_model("loans")
+    mlflow.set_tracking_uri(before)
     mlflow_cf.save_model(small_loans.fitted(TABLE), folder / "model", TABLE, target="good")
     small_loans.rejected(TABLE, 12).to_parquet(folder / "rows.parquet")
     return folder
@@ -45,13 +51,12 @@ def registered(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     """Return what registers one more version of ``loans``, in a store of this test's own."""
     monkeypatch.setattr(keeping, "SETTLED_S", 0.0)
     before = mlflow.get_tracking_uri()
+    shutil.copy(saved / "mlflow.db", tmp_path)
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path}/mlflow.db")
-    mlflow.set_experiment(experiment_id=mlflow.create_experiment("gate", artifact_location=str(tmp_path / "artifacts")))
-    client = MlflowClient()
-    client.create_registered_model("loans")
+    mlflow.set_experiment("gate")
 
     def register() -> str:
-        return str(client.create_model_version("loans", str(saved / "model")).version)
+        return str(MlflowClient().create_model_version("loans", str(saved / "model")).version)
 
     yield register
     mlflow.set_tracking_uri(before)

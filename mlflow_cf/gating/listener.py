@@ -43,7 +43,7 @@ class _Turn:
     number: int
     name: str = field(compare=False)
     version: str = field(compare=False)
-    retry_s: float = field(compare=False, default=FIRST_RETRY_S)
+    retry_s: float = field(compare=False)
 
 
 class Gatekeeper:
@@ -93,9 +93,10 @@ class Gatekeeper:
         with self._changed:
             return {"waiting": len(self._turns), "verdicts": list(reversed(self._last))}
 
-    def _take(self, name: str, version: str, after_s: float = 0.0, retry_s: float = FIRST_RETRY_S) -> None:
+    def _take(self, name: str, version: str, after_s: float = 0.0) -> None:
         with self._changed:
             if all((one.name, one.version) != (name, version) for one in self._turns):
+                retry_s = min(2 * after_s, LAST_RETRY_S) or self._retry_s
                 turn = _Turn(time.monotonic() + after_s, next(self._numbers), name, version, retry_s)
                 heapq.heappush(self._turns, turn)
                 self._changed.notify_all()
@@ -106,7 +107,7 @@ class Gatekeeper:
                 self._gate(turn)
             except UndecidedError as error:
                 _logger.warning("%s; tried again in %g s", error.message, turn.retry_s)
-                self._take(turn.name, turn.version, turn.retry_s, min(2 * turn.retry_s, LAST_RETRY_S))
+                self._take(turn.name, turn.version, turn.retry_s)
             except CounterfactualError as error:
                 self._tell(f"version {turn.version} of {turn.name!r} could not be gated: {error.message}")
             except Exception:
