@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from mlflow_cf.evaluation.measure.evaluate import evaluate
     from mlflow_cf.evaluation.measure.result import Evaluation
     from mlflow_cf.evaluation.reported import report
+    from mlflow_cf.gating.gate import Verdict, gate
+    from mlflow_cf.gating.rules import GateRules
     from mlflow_cf.suggest import Suggestion, Suggestions, suggest_constraints
 
 __version__ = VERSION
@@ -54,11 +56,14 @@ __version__ = VERSION
 _LATER = {
     "Comparison": "evaluation.compare.comparison",
     "Evaluation": "evaluation.measure.result",
+    "GateRules": "gating.rules",
     "Suggestion": "suggest",
     "Suggestions": "suggest",
+    "Verdict": "gating.gate",
     "autolog": "autologging.autolog",
     "compare": "evaluation.compare.versions_compared",
     "evaluate": "evaluation.measure.evaluate",
+    "gate": "gating.gate",
     "report": "evaluation.reported",
     "suggest_constraints": "suggest",
 }
@@ -87,6 +92,7 @@ __all__ = [
     "Explanation",
     "Explanations",
     "Factor",
+    "GateRules",
     "GeCo",
     "GrowingSpheres",
     "InputError",
@@ -109,12 +115,14 @@ __all__ = [
     "Suggestion",
     "Suggestions",
     "Target",
+    "Verdict",
     "Verification",
     "Verifications",
     "Wording",
     "autolog",
     "compare",
     "evaluate",
+    "gate",
     "load_model",
     "log_model",
     "order",
@@ -126,7 +134,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what evaluates models, suggests constraints, or draws figures, when it is asked for."""
+    """Import what evaluates and gates models, suggests constraints, or draws figures, when it is asked for."""
     if name == "plots":
         return import_module(f"{__name__}.plots")
     if name not in _LATER:

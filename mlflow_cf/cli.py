@@ -30,6 +30,8 @@ from mlflow_cf.evaluation.reported import report
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.files.explain import Asked, explain_files
 from mlflow_cf.files.rows import RowFiles
+from mlflow_cf.gating.gate import gate
+from mlflow_cf.gating.rules import GateRules, read_rules, rules_for
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.parquet import parquet_files
 from mlflow_cf.policy import Query
@@ -206,6 +208,56 @@ def compare_versions(models: tuple[str, ...], rows: Path, threshold: tuple[str, 
         found.validate(gate)
     if gate:
         click.echo(f"{found.newest} passes")
+
+
+@main.command("gate")
+@click.argument("name", required=False)
+@click.argument("version", required=False)
+@click.option("--rules", "rules_path", required=True, type=click.Path(path_type=Path), help="YAML: rules by model.")
+@click.option("--again", is_flag=True, help="Compare even if there is a verdict on this version.")
+@click.option("--listen", is_flag=True, help="Serve MLflow's webhooks instead, and gate every new version.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
+@click.option("--port", default=5005, show_default=True, help="Where to listen.")
+@click.option(
+    "--secret-variable",
+    default="MLFLOW_CF_GATE_SECRET",
+    show_default=True,
+    help="Environment variable with the secret that the webhook was created with.",
+)
+def gate_version(name: str | None, version: str | None, rules_path: Path, *, again: bool, **where: Any) -> None:
+    """Move the alias to a version of a registered model if it reaches every threshold beside the champion.
+
+    Exits with 1 if it was refused, and with 3 if nothing could be decided; the alias has not moved then.
+
+    Example: mlflow-cf gate credit 7 --rules gate.yaml
+    """
+    listen = where.pop("listen")
+    if listen == (name is not None) or (name is None) != (version is None):
+        raise click.UsageError("name a model and a version, or --listen")
+    with _friendly_errors():
+        rules = read_rules(rules_path)
+        if listen:
+            _listen(rules, **where)
+            return
+        wanted = rules_for(str(name), rules)
+    try:
+        verdict = gate(str(name), str(version), wanted, again=again)
+    except CounterfactualError as error:
+        click.echo(f"Error: {error.message}", err=True)
+        sys.exit(3)
+    click.echo(str(verdict))
+    sys.exit(0 if verdict.passed else 1)
+
+
+def _listen(rules: dict[str, GateRules], host: str, port: int, secret_variable: str) -> None:
+    """Serve webhooks until the process is stopped."""
+    import uvicorn  # noqa: PLC0415  for this command alone
+
+    from mlflow_cf.gating.listener import Gatekeeper, listener  # noqa: PLC0415  the same
+
+    app = listener(Gatekeeper(rules), os.environ.get(secret_variable, ""))
+    click.echo(f"gates {', '.join(rules)} at http://{host}:{port}/")
+    uvicorn.run(app, host=host, port=port, log_level="warning")
 
 
 @main.command()

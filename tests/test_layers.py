@@ -16,6 +16,7 @@ FLOORS = (
     ("testing",),
     ("autologging",),
     ("spark",),
+    ("gating",),
     ("evaluation",),
     ("reporting",),
     ("artifact",),
