@@ -53,9 +53,14 @@ class Gatekeeper:
     this one ends before.
     """
 
-    def __init__(self, rules: Mapping[str, GateRules], decide: Callable[[str, str, GateRules], Verdict] = gate) -> None:
-        """Set up for the registered models with rules."""
-        self._rules, self._decide = rules, decide
+    def __init__(
+        self,
+        rules: Mapping[str, GateRules],
+        decide: Callable[[str, str, GateRules], Verdict] = gate,
+        retry_s: float = FIRST_RETRY_S,
+    ) -> None:
+        """Set up for the registered models with rules; what cannot be decided is first tried again after `retry_s`."""
+        self._rules, self._decide, self._retry_s = rules, decide, retry_s
         self._turns: list[_Turn] = []
         self._numbers = itertools.count()
         self._changed, self._stopped = threading.Condition(), False
