@@ -9,7 +9,9 @@ import logging
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from dataclasses import replace as changed
 from pathlib import Path
@@ -28,6 +30,7 @@ from numpy.typing import DTypeLike, NDArray
 from mlflow_cf.artifact.load import load_folder
 from mlflow_cf.artifact.nested import for_spark
 from mlflow_cf.artifact.publish.signature import signature_of
+from mlflow_cf.audit.counters import Counters, RequestNotes, counters_of_environment
 from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, Record, Replay, replay
 from mlflow_cf.audit.trace import Audit, used_libraries, versions
 from mlflow_cf.errors import ArtifactError, CounterfactualError, InputError, frames
@@ -53,12 +56,14 @@ class ServedModel:
             otherwise, however long they are.
         audit: traces what is answered, where the policy wants that.
         columns: the schema by which MLflow makes columns of Spark of replies, in its workers.
+        counters: count requests, where the server's environment asks for it.
     """
 
     explained: ExplainedModel
     within_s: float | None = None
     audit: Audit | None = None
     columns: Schema | None = None
+    counters: Counters | None = None
 
     def predict(self, model_input: pd.DataFrame, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
         """Answer rows with predictions and counterfactuals, one record per row.
@@ -67,28 +72,41 @@ class ServedModel:
             MlflowException: InputError for a request that cannot be answered (400); a bare message without any value
                 for everything unforeseen, which MLflow would otherwise send to the client with its stack trace.
         """
-        try:
-            if self.within_s is not None:  # before columns are added to a table of whatever length
-                check_rows(model_input, self.explained.policy.limits.rows)
-            rows = model_input
-            if isinstance(rows, pd.DataFrame):  # else the explained model says what is wrong with it
-                # columns that may be left out because the background has missing values in them
-                absent = [f.name for f in self.explained.space.features if f.missing and f.name not in rows.columns]
-                rows = rows.reindex(columns=[*rows.columns, *absent]) if absent else rows
-            started_ns = time.time_ns()
+        with nullcontext(RequestNotes()) if self.counters is None else self.counters.request() as notes:
+            try:
+                return self._replies(model_input, params, notes)
+            except CounterfactualError:
+                notes.outcome = "refused"
+                raise
+            except Exception as error:  # noqa: BLE001  whatever it is, it must not leave with its message
+                kind = type(error).__name__
+                _logger.error("a request failed with %s", kind)  # noqa: TRY400
+                _logger.debug("%s", frames(error))  # and no more: its message may quote values
+                message = f"the model could not answer this request ({kind})"
+                raise MlflowException(message, error_code=INTERNAL_ERROR) from None
+
+    def _replies(
+        self, model_input: pd.DataFrame, params: Mapping[str, Any] | None, notes: RequestNotes
+    ) -> pd.DataFrame:
+        if self.within_s is not None:  # before columns are added to a table of whatever length
+            check_rows(model_input, self.explained.policy.limits.rows)
+        rows = model_input
+        if isinstance(rows, pd.DataFrame):  # else the explained model says what is wrong with it
+            # columns that may be left out because the background has missing values in them
+            absent = [f.name for f in self.explained.space.features if f.missing and f.name not in rows.columns]
+            rows = rows.reindex(columns=[*rows.columns, *absent]) if absent else rows
+        started_ns = time.time_ns()
+        with notes.part("explaining"):
             answers = self.explained.request(rows, params, within_s=self.within_s)
+        with notes.part("reply"):
             if self.audit is not None:
                 self.audit.note(rows, params, answers, started_ns)
             replies = answers.to_records()
-            return Replies(replies if self.columns is None else for_spark(replies, self.columns))
-        except CounterfactualError:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever it is, it must not leave with its message
-            kind = type(error).__name__
-            _logger.error("a request failed with %s", kind)  # noqa: TRY400
-            _logger.debug("%s", frames(error))  # and no more: its message may quote values
-            message = f"the model could not answer this request ({kind})"
-            raise MlflowException(message, error_code=INTERNAL_ERROR) from None
+            found = Replies(replies if self.columns is None else for_spark(replies, self.columns))
+        if self.counters is not None:
+            notes.move(answers[0].diagnostics.get("judge_seconds", 0.0) * len(answers), "explaining", "model")
+            notes.rows, notes.outcome = Counter(replies["status"]), "answered"
+        return found
 
     def get_raw_model(self) -> ExplainedModel:
         """Return the explained model itself; MLflow's own name for that."""
@@ -103,7 +121,10 @@ def _load_pyfunc(path: str, model_config: Mapping[str, Any] | None = None) -> Se
     audit = None if explained.policy.trace == "off" else Audit(explained, origin_of(Path(path)))
     in_spark = any(name in sys.modules for name in CROWDED)
     columns = signature_of(explained.space, explained.model).outputs if in_spark else None
-    return ServedModel(explained, patience_s() if SERVER in sys.modules else None, audit, columns)
+    serves = SERVER in sys.modules
+    return ServedModel(
+        explained, patience_s() if serves else None, audit, columns, counters_of_environment() if serves else None
+    )
 
 
 def patience_s() -> float:
