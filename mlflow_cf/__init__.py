@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from mlflow_cf.evaluation.measure.evaluate import evaluate
     from mlflow_cf.evaluation.measure.result import Evaluation
     from mlflow_cf.evaluation.reported import report
+    from mlflow_cf.monitoring.monitor import monitor
+    from mlflow_cf.monitoring.outcomes import Outcome, outcome
+    from mlflow_cf.monitoring.result import Monitoring
     from mlflow_cf.suggest import Suggestion, Suggestions, suggest_constraints
 
 __version__ = VERSION
@@ -54,11 +57,15 @@ __version__ = VERSION
 _LATER = {
     "Comparison": "evaluation.compare.comparison",
     "Evaluation": "evaluation.measure.result",
+    "Monitoring": "monitoring.result",
+    "Outcome": "monitoring.outcomes",
     "Suggestion": "suggest",
     "Suggestions": "suggest",
     "autolog": "autologging.autolog",
     "compare": "evaluation.compare.versions_compared",
     "evaluate": "evaluation.measure.evaluate",
+    "monitor": "monitoring.monitor",
+    "outcome": "monitoring.outcomes",
     "report": "evaluation.reported",
     "suggest_constraints": "suggest",
 }
@@ -95,9 +102,11 @@ __all__ = [
     "LeverSet",
     "Levers",
     "Limits",
+    "Monitoring",
     "NearestRow",
     "Notice",
     "Optimum",
+    "Outcome",
     "Privacy",
     "RandomSearch",
     "Reasons",
@@ -117,7 +126,9 @@ __all__ = [
     "evaluate",
     "load_model",
     "log_model",
+    "monitor",
     "order",
+    "outcome",
     "report",
     "save_model",
     "suggest_constraints",

@@ -46,7 +46,7 @@ def table(lines: int, windows: int = 4, seed: int = 0, moved: dict[str, float] |
 def frame(lines: pd.DataFrame) -> pd.DataFrame:
     """Return an inference table as `mlflow.search_traces` would return its traces; those without one are counted."""
     traced = ~lines["status"].isin(["already", "busy", "skipped"])
-    others = lines[~traced].groupby("request")["status"].value_counts().unstack(fill_value=0)
+    others = pd.crosstab(lines.loc[~traced, "request"], lines.loc[~traced, "status"])
     counts = {str(one): {k: int(v) for k, v in row.items() if v} for one, row in others.iterrows()}
     tags, times, said = [], [], set()
     for line in lines[traced].to_dict("records"):

@@ -16,6 +16,7 @@ FLOORS = (
     ("testing",),
     ("autologging",),
     ("spark",),
+    ("monitoring",),
     ("evaluation",),
     ("reporting",),
     ("artifact",),

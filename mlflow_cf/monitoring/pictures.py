@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from mlflow_cf.evaluation.names import short
 from mlflow_cf.evaluation.pictures import slide
@@ -136,7 +136,7 @@ def _trend(axes: Axes, value: pd.Series, low: pd.Series, high: pd.Series, drifte
         places, mean, yerr=reach, fmt="o-", color=colour, markersize=5, linewidth=1.2, elinewidth=1.5, mfc="white"
     )
     hit = np.array(drifted)
-    axes.plot(places[hit], mean[hit], "o", color=marked, markersize=8)
+    axes.plot(places[hit], mean[hit], "o", color=marked, markersize=8, zorder=5)
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.grid(axis="y", color=LIGHT, linewidth=0.8)
@@ -144,7 +144,7 @@ def _trend(axes: Axes, value: pd.Series, low: pd.Series, high: pd.Series, drifte
     axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.margins(y=0.15)
     if share:
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
 
 
 def _named_windows(axes: Axes, names: list[str], columns: int) -> None:

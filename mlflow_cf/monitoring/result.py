@@ -48,8 +48,8 @@ class Monitoring:
             and, of people whose outcome is told, the share who changed it as advised.
         outcomes: one line per window, measure and group: ``acted``, ``complete`` (all of the nearest answer),
             ``validity`` (decided as wanted after acting), ``days_p50`` and ``days_p95`` to act.
-        drift: one line per tested window and series: reference, value, psi (population stability index), statistic, p_alone, p
-            (corrected) and drifted.
+        drift: one line per tested window and series: reference, value, psi (population stability index), statistic (how
+            far from chance, in its standard deviations), p_alone, p (corrected) and drifted.
         alpha: how often any window drifts though nothing has changed, at most.
         models: how many answers are of each logged model.
         skipped: why answers were left out -> how many.
@@ -97,14 +97,18 @@ class Monitoring:
         return bool(self.drift["drifted"].any())
 
     @property
+    def tested(self) -> tuple[str, ...]:
+        """Names of the windows that were tested."""
+        return tuple(self.drift["window"].unique())
+
+    @property
     def found(self) -> pd.DataFrame:
         """The lines of `drift` that drifted, the latest window first, then what is farthest from chance."""
         own = self.drift[self.drift["drifted"]]
         order = {name: at for at, name in enumerate(self.spans["window"])}
         place = own["window"].map(order)
-        return own.assign(place=place).sort_values(
-            ["place", "p", "p_alone"], ascending=[False, True, True], kind="stable"
-        ).drop(columns="place")  # fmt: skip
+        ordered = own.assign(place=place).sort_values(["place", "statistic"], ascending=False, kind="stable")
+        return ordered.drop(columns="place")
 
     def to_frame(self) -> pd.DataFrame:
         """Return the figures of all answers side by side: one line per window, one column per measure."""
@@ -142,7 +146,7 @@ class Monitoring:
     @property
     def headline(self) -> str:
         """What was found, in a sentence."""
-        tested = self.drift["window"].nunique()
+        tested = len(self.tested)
         if not tested:
             return "No window was tested."
         if not self.drifted:
@@ -150,7 +154,7 @@ class Monitoring:
         first = self.found.iloc[0]
         windows = self.found["window"].nunique()
         more = len(self.found) - 1
-        told = f"{spoken(first)}{f', and {more} more' if more else ''}"
+        told = f"{spoken(first, sure=False)}{f', and {more} more' if more else ''}"
         return f"{windows} of {_counted(tested, 'window')} drift{'s' if windows == 1 else ''}: {told}."
 
     def _said(self) -> list[str]:
@@ -196,8 +200,8 @@ def spans_of(parted: Cut, sizes: Floats) -> pd.DataFrame:
     return table.rename(columns={"name": "window"}).assign(answers=sizes.astype(np.int64))
 
 
-def spoken(line: pd.Series) -> str:
-    """Return one line of `drift` in words: what differs, in which window, from what to what."""
+def spoken(line: pd.Series, *, sure: bool = True) -> str:
+    """Return one line of `drift` in words: what differs, in which window, from what to what, perhaps with its p."""
     what = f"advice on {line['feature']}" if line["measure"] == "advised" and line["feature"] else str(line["measure"])
     if line["test"] == "distribution":
         what = "the mix of advice" if line["measure"] == "advised" else f"the distribution of {what}"
@@ -206,8 +210,9 @@ def spoken(line: pd.Series) -> str:
         size = f"{percent(line['reference'])} to {percent(line['value'])}"
     else:
         size = f"{line['reference']:.3g} to {line['value']:.3g}"
+    told = f" (p = {line['p']:.2g})" if sure else ""
     of = f" of {line['group']}" if line["group"] else ""
-    return f"{what}{of} in {line['window']}: {size} (p = {line['p']:.2g})"
+    return f"{what}{of} in {line['window']}: {size}{told}"
 
 
 def _of_part(figures: pd.DataFrame, part: str) -> pd.DataFrame:
