@@ -224,7 +224,9 @@ def compare_versions(models: tuple[str, ...], rows: Path, threshold: tuple[str, 
 @click.option("-o", "--output-path", type=click.Path(path_type=Path), help="Write the page here, too: an HTML file.")
 @click.option("--log/--no-log", "log_run", default=True, show_default=True, help="Log to a run of MLflow.")
 def monitor_served(source: tuple[str, ...], output_path: Path | None, **options: Any) -> None:
-    """Follow served explanations from window to window; exit with 1 where they drift, with 2 where that is not known.
+    r"""Follow served explanations from window to window; exit with 1 where they drift.
+
+    It exits with 2 where something is wrong, and with 3 where no window could be tested.
 
     SOURCE is an experiment with traces, or several, by name or id; or an inference table: a .parquet file, or a folder.
 
@@ -240,7 +242,7 @@ def monitor_served(source: tuple[str, ...], output_path: Path | None, **options:
         if output_path is not None:
             found.to_html(output_path)
     click.echo(f"{found}\nrun {found.run_id}" if found.run_id else str(found))
-    sys.exit(1 if found.drifted else 0 if found.tested else 2)
+    sys.exit(1 if found.drifted else 0 if found.tested else 3)
 
 
 def _pairs(written: tuple[str, ...]) -> dict[str, str] | None:
@@ -385,9 +387,8 @@ def _friendly_errors(code: int = 1) -> Iterator[None]:
     try:
         yield
     except (CounterfactualError, ModelValidationFailedException) as error:
-        told = click.ClickException(error.message)
-        told.exit_code = code
-        raise told from None
+        click.ClickException(error.message).show()
+        sys.exit(code)
 
 
 def _read_rows(path: Path, hint: str = "--input-path") -> pd.DataFrame:

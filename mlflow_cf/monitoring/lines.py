@@ -30,6 +30,7 @@ LISTS: Final = ("changed", "adopted")
 ARRAYS: Final = ("time", "rows", "status", "days", *NUMBERS, *TRUTHS, *TEXTS)  # of `Lines`, one value for each of them
 KNOWN: Final = ("time", "status", "rows", *NUMBERS, *TRUTHS, *TEXTS, *LISTS, "acted_at")
 SKEW: Final = pd.Timedelta("1h")  # how far a clock may be ahead of ours
+SPOKEN: Final = {"true": 1.0, "false": 0.0}
 MILLISECONDS: Final = 1e11  # whole numbers from here on are milliseconds since 1970: it is 1973
 
 
@@ -237,7 +238,8 @@ def _numbers(raw: pd.DataFrame, name: str) -> Floats:
         return np.full(len(raw), np.nan)
     column = raw[name]
     if not pd.api.types.is_numeric_dtype(column):
-        column = pd.to_numeric(column.map({True: 1.0, False: 0.0, "true": 1.0, "false": 0.0}).fillna(column))
+        plain = [SPOKEN.get(one, one) if isinstance(one, str) else one for one in column.tolist()]
+        column = pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce")
     return column.to_numpy(np.float64, na_value=np.nan)
 
 

@@ -72,7 +72,7 @@ def monitor(
             there; arguments that do not fit.
     """
     width = width_of(window)
-    _check(alpha, newest, block)
+    _check(alpha, newest, block, seed)
     interval = interval_of(reference)
     now = pd.Timestamp.now("UTC").tz_localize(None)
     lines, told = _read(source, groups, columns, model, None if interval is None else interval[0])
@@ -130,13 +130,13 @@ def _drift(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return one line per window and hypothesis, and notes on windows that could not be tested."""
     permutations = drifting.permutations_for(len(tested), asked.alpha)
-    seeds = np.random.SeedSequence(asked.seed).spawn(len(tested))
     keys = ["measure", "feature", "group"]
     own = table[table["part"].isin(["answers", "features"])]
     before = own[own["window"] == 0][[*keys, "value"]].rename(columns={"value": "reference"})
     found, few = [], []
-    for at, one in zip(tested, seeds, strict=True):
-        result = drifting.drift(series, at, permutations, np.random.default_rng(one))
+    for at in tested:
+        # a window is shuffled alike, whichever others are tested
+        result = drifting.drift(series, at, permutations, np.random.default_rng([asked.seed, at]))
         if result is None:
             few.append(parted.windows[at].name)
             continue
@@ -220,7 +220,7 @@ def _model_id(model: str | None) -> str | None:
         raise InputError("model", f"{model!r} is not found ({error.message.rstrip('.')})", "check the URI") from error
 
 
-def _check(alpha: float, newest: int | None, block: str) -> None:
+def _check(alpha: float, newest: int | None, block: str, seed: int) -> None:
     """Refuse arguments that do not fit.
 
     Raises:
@@ -230,5 +230,7 @@ def _check(alpha: float, newest: int | None, block: str) -> None:
         raise InputError("alpha", f"{alpha!r} is no rate", "a number between 0 and 1, such as 0.05")
     if newest is not None and newest < 1:
         raise InputError("newest", f"{newest!r} windows", "test one at least")
+    if seed < 0:
+        raise InputError("seed", f"{seed!r} is negative", "0 or more")
     if block not in get_args(Block):
         raise InputError("block", f"{block!r} is not known", did_you_mean(block, get_args(Block)))

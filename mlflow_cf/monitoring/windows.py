@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -18,6 +19,7 @@ MOST: Final = 1_000  # windows
 NEARLY: Final = 0.9  # of a window must be over for it to be tested
 DAY: Final = pd.Timedelta("1D")
 REFERENCE: Final = "reference"
+_DAYS: Final = re.compile(r"(?<=\d)\s*d\b")
 Interval = tuple[pd.Timestamp, pd.Timestamp]  # from the first moment to the one after the last, UTC without a zone
 
 
@@ -68,7 +70,8 @@ def width_of(window: str | pd.Timedelta) -> pd.Timedelta:
         InputError: no length of time.
     """
     try:
-        width = pd.Timedelta(window)
+        # people write 7d; pandas will only know 7D
+        width = pd.Timedelta(_DAYS.sub("D", window) if isinstance(window, str) else window)
     except (ValueError, TypeError) as error:
         raise InputError("window", f"{window!r} is no length of time", "such as '7d' or '12h'") from error
     if pd.isna(width) or width < pd.Timedelta("1s"):
