@@ -170,6 +170,7 @@ def test_what_is_no_answer_has_no_outcome(served):
 
 def test_monitoring_reads_the_store_and_shows_outcomes(served):
     reply, ids = served["rows"]
+    outcome(ids[0], acted=False)
     for at, acted in enumerate((True, False, True)):
         outcome(ids[at], acted=acted, answer=1 if acted else None, decision="good" if acted else None)
     with pytest.raises(InputError, match="model: there are answers of 2 models"):

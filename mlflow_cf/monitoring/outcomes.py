@@ -125,10 +125,11 @@ def outcome_of(assessments: Iterable[Any]) -> tuple[dict[str, Any], int]:
     Args:
         assessments: MLflow's own objects, or their dictionaries as `mlflow.search_traces` has them.
     """
-    own = [one for one in map(_plain_assessment, assessments) if one["name"] == NAME and one["valid"] is not False]
-    if not own:
-        return {}, 0
-    data = max(own, key=lambda one: one["told"])["metadata"] or {}
+    own = [one for one in map(_plain_assessment, assessments) if one["name"] == NAME]
+    counted = [one for one in own if one["valid"] is not False]
+    if not counted:
+        return {}, len(own)
+    data = max(counted, key=lambda one: one["told"])["metadata"] or {}
     try:
         read = {name: json.loads(data.get(f"cf.{name}", "null")) for name in ("acted", "wanted", "adopted")}
     except (TypeError, json.JSONDecodeError):
