@@ -1,4 +1,4 @@
-"""Served explanations window by window: figures as plain sums, tests as plain loops, drift that is there and that is not."""
+"""Served explanations window by window: figures as plain sums, tests as plain loops, drift and what is none."""
 
 import json
 
@@ -58,8 +58,8 @@ def value(table, window, measure, column="value", **which):
 def test_figures_are_plain_sums(seed):
     table = worlds.table(150, 2, seed)
     found = quiet(table, groups="sex")
-    for name, own in (("reference", table[table["time"] < worlds.START + WEEK]), ("2026-01-12", None)):
-        own = table[table["time"] >= worlds.START + WEEK] if own is None else own
+    first = table["time"] < worlds.START + WEEK
+    for name, own in (("reference", table[first]), ("2026-01-12", table[~first])):
         asked = own[own["status"] != "already"]
         answered = own[own["status"] == "found"]
         assert value(found.windows, name, "coverage") == pytest.approx((asked["status"] == "found").mean())
@@ -147,26 +147,32 @@ def test_the_stability_index_is_its_sum(seed, cells):
 
 
 @given(st.integers(0, 10_000))
-def test_what_is_observed_comes_first_and_units_are_never_parted(seed):
-    lines = lines_of(worlds.table(120, 2, seed), None, {})
-    lines, parted = cut(lines, WEEK, None, worlds.START + 2 * WEEK)
-    unit = units(lines, parted.place, "request")
-    series = followed(lines, unit, parted.place)
+def test_what_is_observed_is_the_difference_of_two_windows(seed):
+    lines, parted = cut(lines_of(worlds.table(120, 2, seed), None, {}), WEEK, None, worlds.START + 2 * WEEK)
+    series = followed(lines, units(lines, parted.place, "request"), parted.place)
+    values = figures(series, 2)["value"].to_numpy().reshape(2, -1)
+    before, after = (
+        np.concatenate([np.asarray(sums[series.window == at].sum(axis=0))[0] for sums in (series.above, series.below)])
+        for at in (0, 1)
+    )
+    tested = drift.hypotheses(series)
+    told = drift.Statistics(tested, np.array([one.below for one in series.series]), before + after)
+    observed = told.of(after[:, None])[:, 0]
+    for one, difference in zip(tested, observed, strict=True):
+        kind = series.series[one.columns[0]].kind
+        if one.test == "mean" and kind != "logarithm" and not np.isnan(values[:, one.columns[0]]).any():
+            assert difference == pytest.approx(np.subtract(*values[::-1, one.columns[0]]))
     result = drift.drift(series, 1, 50, np.random.default_rng(seed))
-    own = figures(series, 2)
-    for at, one in enumerate(result.tested):
-        if one.test == "mean" and one.measure == "coverage":
-            values = own[(own["measure"] == "coverage") & (own["group"] == "")]["value"].to_numpy()
-            observed = drift.Statistics([one], np.array([s.below for s in series.series]), None)
-            sums = [
-                np.concatenate([np.asarray(m[series.window == w].sum(axis=0))[0] for m in (series.above, series.below)])
-                for w in (0, 1)
-            ]
-            both = drift.Statistics([one], observed.below, sums[0] + sums[1])
-            assert both.of(sums[1][:, None])[0, 0] == pytest.approx(values[1] - values[0])
     assert ((result.p >= result.alone - 1e-12) & (result.p <= 1)).all()
-    for label in np.unique(lines.request):
-        assert len(set(unit[lines.request == label])) == len(set(parted.place[lines.request == label]))
+
+
+def test_units_are_requests_hours_or_days_of_one_window(still):
+    lines, parted = cut(lines_of(still, None, {}), WEEK, None, worlds.START + 3 * WEEK)
+    hour = pd.Series(pd.to_datetime(lines.time)).dt.floor("h")
+    for block, label in (("request", lines.request), ("hour", hour), ("day", hour.dt.floor("D"))):
+        unit = units(lines, parted.place, block)
+        pairs = pd.MultiIndex.from_arrays([parted.place, label])
+        assert pd.DataFrame({"unit": unit, "pair": pairs.factorize()[0]}).drop_duplicates().shape[0] == pairs.nunique()
 
 
 def test_planted_drift_is_found_and_named(drifting):
@@ -263,9 +269,10 @@ def test_what_cannot_be_used_is_counted(still):
 
 def test_traces_of_others_are_counted(still):
     frame = worlds.frame(still)
-    others = frame.head(7).assign(tags=[{"mlflow.traceName": "chat"}] * 7)
-    bare = frame.head(2).assign(tags=[{"cf.status": "found", "cf.model_id": "m-1"}] * 2)
-    found = quiet(pd.concat([frame, others, bare]))
+    others = frame.head(7).assign(trace_id=list("abcdefg"), tags=[{"mlflow.traceName": "chat"}] * 7)
+    bare = frame.head(2).assign(trace_id=["h", "i"], tags=[{"cf.status": "found", "cf.model_id": "m-1"}] * 2)
+    found = quiet(pd.concat([frame, others, bare, frame.head(5)]))  # some are there twice: they count once
+    assert found.spans["answers"].sum() == quiet(frame).spans["answers"].sum() + 2
     assert dict(found.skipped) == {"they have no tag cf.status: they are no answers of explained models": 7}
     assert "2 their facts were not noted: all but their status is unknown" in found.notes
     with pytest.raises(InputError, match="source: no answers to follow \\(7 left out: they have no tag"):
@@ -373,7 +380,7 @@ def test_what_does_not_fit_is_one_clear_message(still, message):
 def test_tables_that_are_none_are_one_clear_message(still):
     with pytest.raises(InputError, match="source: a table without lines"):
         quiet(still.head(0))
-    with pytest.raises(InputError, match="columns.status: not a column of the table"):
+    with pytest.raises(InputError, match=r"columns\.status: not a column of the table"):
         quiet(still.drop(columns="status"))
     with pytest.raises(InputError, match="source: int is no source"):
         quiet(3)
@@ -398,6 +405,8 @@ def test_outcomes_of_a_table_are_shares_of_those_who_told(still):
     table = still.assign(
         acted=np.where(told, acted, None),
         wanted=np.where(told & acted, wanted, None),
+        complete=np.where(told & acted, still["changed"].map(lambda one: len(one or []) == 1), None),
+        answer=np.where(told & acted, rng.integers(1, 3, len(still)), np.nan),
         adopted=[
             one[:1] if tell and act else [] if tell else None
             for one, tell, act in zip(still["changed"], told, acted, strict=True)
@@ -411,6 +420,8 @@ def test_outcomes_of_a_table_are_shares_of_those_who_told(still):
     assert value(found.outcomes, "reference", "days_p50") == pytest.approx(10)
     single = still.loc[told & acted & first, "changed"].map(len) == 1
     assert value(found.outcomes, "reference", "complete") == pytest.approx(single.mean())
+    followed_first = (table["answer"] == 1)[told & acted & first].mean()
+    assert value(found.outcomes, "reference", "first_answer") == pytest.approx(followed_first)
     female = (told & first & (still["sex"] == "f")).to_numpy()
     assert value(found.outcomes, "reference", "acted", group="sex.f") == pytest.approx(acted[female].mean())
     adopted = found.features[(found.features["window"] == "reference") & (found.features["feature"] == "job")]

@@ -114,7 +114,7 @@ def test_more_than_was_advised_is_enough_and_less_is_a_part(served):
 
 def test_digests_need_to_be_told_which_answer(served):
     _, ids = served["digests"]
-    with pytest.raises(InputError, match="row: the trace holds digests, .* say which answer was followed: answer=1"):
+    with pytest.raises(InputError, match=r"row: the trace holds digests, .* say which answer was followed: answer=1"):
         outcome(ids[0], row=ASKED.iloc[0])
     told = outcome(ids[0], row=ASKED.iloc[0], answer=1)
     assert told.adopted
@@ -181,7 +181,9 @@ def test_monitoring_reads_the_store_and_shows_outcomes(served):
     assert own["status.already"] == pytest.approx(0.4)
     nearest = [min(one["distance"] for one in line["counterfactuals"]) for line in reply[:3]]
     assert own["distance"] == pytest.approx(np.mean(nearest))
-    assert set(found.windows["group"]) >= {f"job.{job}" for job in ASKED["job"]}
+    assert set(found.windows["group"]) == {"", *(f"job.{job}" for job in ASKED["job"])}
+    with pytest.raises(InputError, match=r"groups\.job: no trace tells it; trace rows instead of digests, or give"):
+        mlflow_cf.monitor(EXPERIMENT, model="m-digests", groups="job", log_run=False)
     became = found.outcomes[found.outcomes["group"] == ""].set_index("measure")["value"]
     assert (became["acted"], became["validity"]) == (pytest.approx(2 / 3), 1.0)
     assert became["days_p50"] < 1

@@ -23,12 +23,13 @@ from mlflow_cf.words.result import Proof, Status
 Ints = NDArray[np.intp]
 STATUSES: Final[tuple[str, ...]] = get_args(Status)
 PROOFS: Final[tuple[str, ...]] = get_args(Proof)
-NUMBERS: Final = ("distance", "n_changed", "seconds")
-TRUTHS: Final = ("acted", "wanted")
+NUMBERS: Final = ("distance", "n_changed", "seconds", "answer")
+TRUTHS: Final = ("acted", "wanted", "complete")
 TEXTS: Final = ("request", "model", "proof")
 LISTS: Final = ("changed", "adopted")
 ARRAYS: Final = ("time", "rows", "status", "days", *NUMBERS, *TRUTHS, *TEXTS)  # of `Lines`, one value for each of them
 KNOWN: Final = ("time", "status", "rows", *NUMBERS, *TRUTHS, *TEXTS, *LISTS, "acted_at")
+COUNTED: Final = "counted"  # lines that stand for rows of which no more than the status is known
 SKEW: Final = pd.Timedelta("1h")  # how far a clock may be ahead of ours
 SPOKEN: Final = {"true": 1.0, "false": 0.0}
 MILLISECONDS: Final = 1e11  # whole numbers from here on are milliseconds since 1970: it is 1973
@@ -86,7 +87,9 @@ class Lines:
         rows: (m,) how many rows a line stands for: more than one where answers have only been counted.
         request, status, model, proof: (m,) texts.
         distance, n_changed, seconds: (m,) of the nearest answer, and what it took.
-        acted, wanted: (m,) 0 or 1: whether the person acted on it, and was decided as wanted then.
+        acted, wanted, complete: (m,) 0 or 1: whether the person acted on it, was decided as wanted then, and made all
+            changes of the answer that they followed.
+        answer: (m,) the number of the answer that they followed, 1 for the first.
         days: (m,) from the answer until the person acted.
         changed, adopted: the features that the nearest answer changes, and those the person has changed as advised.
         groups: (m, g) the group of every line as text.
@@ -102,8 +105,10 @@ class Lines:
     distance: Floats
     n_changed: Floats
     seconds: Floats
+    answer: Floats
     acted: Floats
     wanted: Floats
+    complete: Floats
     days: Floats
     changed: Named
     adopted: Named
@@ -161,6 +166,8 @@ def lines_of(raw: pd.DataFrame, groups: GroupSource | None, skipped: Mapping[str
     unclear, unknown = np.isnat(time), ~pd.Series(status).isin(STATUSES).to_numpy()
     order = np.argsort(time, kind="stable")
     labels = groups_of(raw, groups).reset_index(drop=True)
+    if COUNTED in raw:  # nobody knows whose rows they are
+        labels.loc[raw[COUNTED].to_numpy(dtype=np.bool_)] = np.nan
     numbers: dict[str, Any] = {name: _numbers(raw, name) for name in (*NUMBERS, *TRUTHS)}
     days = (moments(raw, "acted_at") - time) / np.timedelta64(1, "D")
     texts: dict[str, Any] = {name: _texts(raw, name) for name in TEXTS}

@@ -44,7 +44,8 @@ def log(found: Monitoring, params: Mapping[str, str]) -> Monitoring:
             mlflow.set_tag(NOTE, "\n".join([found.headline, "", *(f"* {note}" for note in found.notes)]))
         for name in TABLES:
             mlflow.log_text(getattr(found, name).to_csv(index=False), f"{FOLDER}/{name}.csv")
-        mlflow.log_table(found.overview().reset_index().astype(object), f"{FOLDER}/overview.json")
+        overview = found.overview().reset_index().astype(object)
+        mlflow.log_table(overview.where(overview.notna(), None), f"{FOLDER}/overview.json")
         for name, figure in found.figures().items():
             mlflow.log_figure(figure, f"{FOLDER}/{name}.png")
         report = f"{FOLDER}/report.html"

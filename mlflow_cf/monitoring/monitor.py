@@ -190,9 +190,12 @@ def _known(lines: Lines) -> Lines:
 def _path(source: object) -> Path | None:
     if isinstance(source, Path):
         return source
-    if isinstance(source, str) and (source.endswith(".parquet") or Path(source).exists()):
-        return Path(source)
-    return None
+    if not isinstance(source, str):
+        return None
+    path = Path(source)
+    # an experiment may be called like a folder that happens to be here
+    own = source.endswith(".parquet") or path.is_file() or (path.is_dir() and any(path.rglob("*.parquet")))
+    return path if own else None
 
 
 def _is_live(source: object) -> bool:

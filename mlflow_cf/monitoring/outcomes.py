@@ -21,6 +21,7 @@ from mlflow_cf.errors import InputError, did_you_mean
 NAME: Final = "cf.outcome"  # of the feedback
 SOURCE: Final = "mlflow-cf"
 SKEW_S: Final = 300.0  # seconds that clocks may differ
+TOLD: Final = ("acted", "wanted", "complete", "answer", "adopted")  # what monitoring reads
 DECIDED: Final = {True: ", decided as wanted", False: ", decided otherwise", None: ""}
 
 Values = Mapping[str, Any]
@@ -131,14 +132,13 @@ def outcome_of(assessments: Iterable[Any]) -> tuple[dict[str, Any], int]:
         return {}, len(own)
     data = max(counted, key=lambda one: one["told"])["metadata"] or {}
     try:
-        read = {name: json.loads(data.get(f"cf.{name}", "null")) for name in ("acted", "wanted", "adopted")}
+        read = {name: json.loads(data.get(f"cf.{name}", "null")) for name in TOLD}
     except (TypeError, json.JSONDecodeError):
         return {}, len(own)
     if not isinstance(read["acted"], bool):
         return {}, len(own)
-    truths = {name: None if read[name] is None else float(bool(read[name])) for name in ("acted", "wanted")}
     adopted = read["adopted"] if isinstance(read["adopted"], list) else None
-    return {**truths, "adopted": adopted, "acted_at": data.get("cf.at") if read["acted"] else None}, len(own)
+    return {**read, "adopted": adopted, "acted_at": data.get("cf.at") if read["acted"] else None}, len(own)
 
 
 def _plain_assessment(one: Any) -> dict[str, Any]:

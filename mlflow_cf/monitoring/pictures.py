@@ -26,7 +26,7 @@ MEASURES: Final = {
 SHARES: Final = ("coverage", "status.busy", "proof.optimal")
 OUTCOMES: Final = {
     "acted": "acted, of those who told",
-    "complete": "made all changes",
+    "complete": "made all changes of an answer",
     "validity": "decided as wanted after acting",
     "days_p50": "median days to act",
 }

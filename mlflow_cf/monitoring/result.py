@@ -46,8 +46,9 @@ class Monitoring:
         windows: one line per window, measure and group ("" for all): value, low, high, count and requests.
         features: one line per window and feature: the share of nearest answers that change it, low, high and answers;
             and, of people whose outcome is told, the share who changed it as advised.
-        outcomes: one line per window, measure and group: ``acted``, ``complete`` (all of the nearest answer),
-            ``validity`` (decided as wanted after acting), ``days_p50`` and ``days_p95`` to act.
+        outcomes: one line per window, measure and group: ``acted``, ``complete`` (all changes of the answer that was
+            followed), ``first_answer`` (it was the first), ``validity`` (decided as wanted after acting), ``days_p50``
+            and ``days_p95`` to act.
         drift: one line per tested window and series: reference, value, psi (population stability index), statistic (how
             far from chance, in its standard deviations), p_alone, p (corrected) and drifted.
         alpha: how often any window drifts though nothing has changed, at most.

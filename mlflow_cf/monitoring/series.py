@@ -17,7 +17,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.evaluation.measure.aggregates import NOT_COUNTED
 from mlflow_cf.evaluation.measure.lines import members_of
 from mlflow_cf.features import Floats
-from mlflow_cf.monitoring.lines import PROOFS, STATUSES, Ints, Lines
+from mlflow_cf.monitoring.lines import PROOFS, STATUSES, Ints, Lines, Named
 
 MOST_FEATURES: Final = 300  # that are followed; the most advised ones
 CELLS: Final = 10  # of the distribution of a number
@@ -143,7 +143,7 @@ def _advice(columns: _Columns, lines: Lines) -> int:
 
 
 def _outcomes(columns: _Columns, lines: Lines, group: str, member: Bools) -> None:
-    """Follow whether people acted, and whether those who did were decided as wanted."""
+    """Follow whether people acted, and of those who did, on what, and whether they were decided as wanted."""
     told = member & ~np.isnan(lines.acted)
     if not told.any():
         return
@@ -154,21 +154,10 @@ def _outcomes(columns: _Columns, lines: Lines, group: str, member: Bools) -> Non
     columns.add(Series("acted", "", group, "share", part, at), _sparse(1.0 * acted))
     at = columns.divide_by(decided.astype(np.float64))
     columns.add(Series("validity", "", group, "share", part, at), _sparse(1.0 * (decided & (lines.wanted == 1))))
-    at = columns.divide_by(acted.astype(np.float64))
-    columns.add(Series("complete", "", group, "share", part, at), _sparse(1.0 * (acted & _all_adopted(lines))))
-
-
-def _all_adopted(lines: Lines) -> Bools:
-    """Return which lines (m,) have all changes of their nearest answer adopted."""
-    named = [np.bincount(one.lines, minlength=len(lines)) for one in (lines.changed, lines.adopted)]
-    both = lines.changed.known & lines.adopted.known & (named[0] > 0)
-    pairs = [
-        {(line, one.names[code]) for line, code in zip(one.lines.tolist(), one.features.tolist(), strict=True)}
-        for one in (lines.changed, lines.adopted)
-    ]
-    missing = np.zeros(len(lines), dtype=np.bool_)
-    missing[[line for line, _ in pairs[0] - pairs[1]]] = True
-    return both & ~missing
+    for name, values in (("complete", lines.complete), ("first_answer", lines.answer)):
+        known = acted & ~np.isnan(values)
+        at = columns.divide_by(known.astype(np.float64))
+        columns.add(Series(name, "", group, "share", part, at), _sparse(1.0 * (known & (values == 1))))
 
 
 def _adoption(columns: _Columns, lines: Lines) -> None:
@@ -185,7 +174,7 @@ def _adoption(columns: _Columns, lines: Lines) -> None:
         columns.add(Series("adopted", name, "", "share", "adoption", at), _sparse(done))
 
 
-def _naming(named: Any, name: str) -> Bools:
+def _naming(named: Named, name: str) -> Bools:
     found: Bools = np.zeros(len(named.known), dtype=np.bool_)
     if name in named.names:
         found[named.lines[named.features == named.names.index(name)]] = True

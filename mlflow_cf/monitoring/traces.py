@@ -15,15 +15,15 @@ from mlflow.exceptions import MlflowException
 from mlflow_cf.audit.record import ATTRIBUTE, FACTS_TAG, UNTRACED_TAG, facts_of
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.measure.lines import GroupSource, asked_groups
-from mlflow_cf.monitoring.lines import Lines, lines_of
+from mlflow_cf.monitoring.lines import COUNTED, Lines, lines_of
 from mlflow_cf.monitoring.outcomes import outcome_of
 
 PAGE: Final = 500  # traces at once: MLflow gives no more
 FRAME: Final = ("tags", "request_time")  # what tells a frame of traces from any other table
 GROUP_TAG: Final = "cf.group."  # and a column: what an owner may tag traces with
 COLUMNS: Final = (
-    "time", "request", "model", "status", "rows", "distance", "n_changed", "proof", "seconds", "changed", "acted",
-    "wanted", "acted_at", "adopted",
+    "time", "request", "model", "status", "rows", COUNTED, "distance", "n_changed", "proof", "seconds", "changed",
+    "acted", "wanted", "complete", "answer", "acted_at", "adopted",
 )  # fmt: skip
 FOREIGN: Final = "they have no tag cf.status: they are no answers of explained models"
 BARE: Final = "their facts were not noted: all but their status is unknown"
@@ -37,7 +37,7 @@ def is_frame(source: object) -> bool:
 
 def of_frame(frame: pd.DataFrame, groups: GroupSource | None) -> tuple[Lines, dict[str, int]]:
     """Return the lines of a frame of `mlflow.search_traces`, and what is to be said of how many."""
-    names = [name for name in (*FRAME, "assessments", "request", "response", "spans") if name in frame]
+    names = [name for name in ("trace_id", *FRAME, "assessments", "request", "response", "spans") if name in frame]
     columns = {name: frame[name].tolist() for name in names}
     traces = ({name: column[at] for name, column in columns.items()} for at in range(len(frame)))
     return _lines(traces, groups)
@@ -104,6 +104,7 @@ def _location(client: MlflowClient, name: str) -> str:
 
 def _plain(trace: Trace) -> dict[str, Any]:
     found: dict[str, Any] = {
+        "trace_id": trace.info.trace_id,
         "tags": trace.info.tags,
         "request_time": trace.info.request_time,
         "assessments": trace.info.assessments,
@@ -117,14 +118,27 @@ def _plain(trace: Trace) -> dict[str, Any]:
 def _lines(traces: Iterable[Mapping[str, Any]], groups: GroupSource | None) -> tuple[Lines, dict[str, int]]:
     columns = tuple(asked_groups(groups))
     counts: Counter[str] = Counter()
-    read = [line for trace in traces for line in _of_trace(trace, columns, counts)]
+    read = [line for trace in _once(traces) for line in _of_trace(trace, columns, counts)]
     labels = [f"{GROUP_TAG}{name}" for name in columns]
     raw = pd.DataFrame.from_records(read, columns=[*COLUMNS, *labels])
     for name, label in zip(columns, labels, strict=True):
         raw[name] = raw[label].infer_objects()
+        if len(raw) and raw[name].isna().all():
+            fix = f"trace rows instead of digests, or give traces tags {label}"
+            raise InputError(f"groups.{name}", "no trace tells it", fix)
     told = {TWICE: counts.pop(TWICE, 0), BARE: counts.pop(BARE, 0)}
     skipped = {why: count for why, count in counts.items() if count}
     return lines_of(raw.drop(columns=labels), groups, skipped), {why: count for why, count in told.items() if count}
+
+
+def _once(traces: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield every trace once: what arrives while pages are read moves others to the next page."""
+    seen = set()
+    for trace in traces:
+        name = trace.get("trace_id")
+        if name is None or name not in seen:
+            seen.add(name)
+            yield trace
 
 
 def _of_trace(trace: Mapping[str, Any], columns: Sequence[str], counts: Counter[str]) -> Iterator[tuple[Any, ...]]:
@@ -144,11 +158,11 @@ def _of_trace(trace: Mapping[str, Any], columns: Sequence[str], counts: Counter[
     row = _object(trace.get("request")).get("row") or {} if columns else {}
     groups = [tags.get(f"{GROUP_TAG}{name}", row.get(name)) for name in columns]
     found = [facts.get(name) for name in ("distance", "n_changed", "proof", "seconds", "changed")]
-    after = [became.get(name) for name in ("acted", "wanted", "acted_at", "adopted")]
-    yield (time, request, model, status, 1.0, *found, *after, *groups)
+    after = [became.get(name) for name in ("acted", "wanted", "complete", "answer", "acted_at", "adopted")]
+    yield (time, request, model, status, 1.0, False, *found, *after, *groups)
     for other, count in _object(tags.get(UNTRACED_TAG)).items():
         if isinstance(count, int) and count > 0:
-            yield (time, request, model, other, float(count), *[None] * (len(found) + len(after) + len(groups)))
+            yield (time, request, model, other, float(count), True, *[None] * (len(found) + len(after) + len(groups)))
 
 
 def _facts(tags: Mapping[str, Any], trace: Mapping[str, Any]) -> dict[str, Any]:
