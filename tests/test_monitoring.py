@@ -10,6 +10,7 @@ import served_worlds as worlds
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from laws import many
 from scipy import stats
 
 import mlflow_cf
@@ -187,7 +188,7 @@ def test_planted_drift_is_found_and_named(drifting):
 
 
 def test_false_alarms_are_at_the_stated_rate():
-    runs = [quiet(worlds.table(240, 2, seed), seed=seed, alpha=0.2).drifted for seed in range(40)]
+    runs = [quiet(worlds.table(240, 2, seed), seed=seed, alpha=0.2).drifted for seed in range(many(30, 200))]
     low, high = stats.binom.interval(0.99, len(runs), 0.2)
     assert low <= sum(runs) <= high
 

@@ -182,7 +182,7 @@ def test_monitoring_reads_the_store_and_shows_outcomes(served):
     nearest = [min(one["distance"] for one in line["counterfactuals"]) for line in reply[:3]]
     assert own["distance"] == pytest.approx(np.mean(nearest))
     assert set(found.windows["group"]) == {"", *(f"job.{job}" for job in ASKED["job"])}
-    with pytest.raises(InputError, match=r"groups\.job: no trace tells it; trace rows instead of digests, or give"):
+    with pytest.raises(InputError, match=r"groups\.job: no answer tells it; trace rows instead of digests, or give"):
         mlflow_cf.monitor(EXPERIMENT, model="m-digests", groups="job", log_run=False)
     became = found.outcomes[found.outcomes["group"] == ""].set_index("measure")["value"]
     assert (became["acted"], became["validity"]) == (pytest.approx(2 / 3), 1.0)

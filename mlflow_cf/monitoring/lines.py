@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure.lines import GroupSource, groups_of
+from mlflow_cf.evaluation.measure.lines import MISSING, GroupSource, groups_of
 from mlflow_cf.features import Floats
 from mlflow_cf.words.result import Proof, Status
 
@@ -29,6 +29,7 @@ TEXTS: Final = ("request", "model", "proof")
 LISTS: Final = ("changed", "adopted")
 ARRAYS: Final = ("time", "rows", "status", "days", *NUMBERS, *TRUTHS, *TEXTS)  # of `Lines`, one value for each of them
 KNOWN: Final = ("time", "status", "rows", *NUMBERS, *TRUTHS, *TEXTS, *LISTS, "acted_at")
+GROUP_TAG: Final = "cf.group."  # and a column: what an owner may tag traces with
 COUNTED: Final = "counted"  # lines that stand for rows of which no more than the status is known
 SKEW: Final = pd.Timedelta("1h")  # how far a clock may be ahead of ours
 SPOKEN: Final = {"true": 1.0, "false": 0.0}
@@ -263,6 +264,19 @@ def _lists(raw: pd.DataFrame, name: str) -> list[list[str] | None]:
 
 def _is_text(column: pd.Series) -> bool:
     return not pd.api.types.is_datetime64_any_dtype(column)
+
+
+def check_groups(lines: Lines) -> None:
+    """Refuse groups that no answer tells.
+
+    Raises:
+        InputError: there are some, of which every answer that is not only counted has none.
+    """
+    for name in lines.groups:
+        labels = lines.groups[name].dropna()
+        if len(labels) and (labels == MISSING).all():
+            fix = f"trace rows instead of digests, or give traces tags {GROUP_TAG}{name}"
+            raise InputError(f"groups.{name}", "no answer tells it", fix)
 
 
 def only_of(lines: Lines, model: str | None) -> Lines:

@@ -19,7 +19,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.monitoring import drift as drifting
 from mlflow_cf.monitoring import tables, traces
 from mlflow_cf.monitoring.figures import figures, quantiles
-from mlflow_cf.monitoring.lines import SKEW, Lines, only_of
+from mlflow_cf.monitoring.lines import SKEW, Lines, check_groups, only_of
 from mlflow_cf.monitoring.logged import log
 from mlflow_cf.monitoring.result import Monitoring, Told, spans_of
 from mlflow_cf.monitoring.series import Followed, followed
@@ -172,7 +172,9 @@ def _read(
     else:
         raise InputError("source", f"{type(source).__name__} is no source", "pass a table, a path or an experiment")
     lines, told = found
-    return only_of(lines, _model_id(model)), told
+    lines = only_of(lines, _model_id(model))
+    check_groups(lines)
+    return lines, told
 
 
 def _known(lines: Lines) -> Lines:

@@ -15,12 +15,11 @@ from mlflow.exceptions import MlflowException
 from mlflow_cf.audit.record import ATTRIBUTE, FACTS_TAG, UNTRACED_TAG, facts_of
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.measure.lines import GroupSource, asked_groups
-from mlflow_cf.monitoring.lines import COUNTED, Lines, lines_of
+from mlflow_cf.monitoring.lines import COUNTED, GROUP_TAG, Lines, lines_of
 from mlflow_cf.monitoring.outcomes import outcome_of
 
 PAGE: Final = 500  # traces at once: MLflow gives no more
 FRAME: Final = ("tags", "request_time")  # what tells a frame of traces from any other table
-GROUP_TAG: Final = "cf.group."  # and a column: what an owner may tag traces with
 COLUMNS: Final = (
     "time", "request", "model", "status", "rows", COUNTED, "distance", "n_changed", "proof", "seconds", "changed",
     "acted", "wanted", "complete", "answer", "acted_at", "adopted",
@@ -123,9 +122,6 @@ def _lines(traces: Iterable[Mapping[str, Any]], groups: GroupSource | None) -> t
     raw = pd.DataFrame.from_records(read, columns=[*COLUMNS, *labels])
     for name, label in zip(columns, labels, strict=True):
         raw[name] = raw[label].infer_objects()
-        if len(raw) and raw[name].isna().all():
-            fix = f"trace rows instead of digests, or give traces tags {label}"
-            raise InputError(f"groups.{name}", "no trace tells it", fix)
     told = {TWICE: counts.pop(TWICE, 0), BARE: counts.pop(BARE, 0)}
     skipped = {why: count for why, count in counts.items() if count}
     return lines_of(raw.drop(columns=labels), groups, skipped), {why: count for why, count in told.items() if count}
