@@ -163,7 +163,7 @@ def test_what_is_observed_is_the_difference_of_two_windows(seed):
         kind = series.series[one.columns[0]].kind
         if one.test == "mean" and kind != "logarithm" and not np.isnan(values[:, one.columns[0]]).any():
             assert difference == pytest.approx(np.subtract(*values[::-1, one.columns[0]]))
-    result = drift.drift(series, 1, 50, np.random.default_rng(seed))
+    result = drift.drift(series, 1, drift.Effort(50, 0.05), np.random.default_rng(seed))
     assert ((result.p >= result.alone - 1e-12) & (result.p <= 1)).all()
 
 
@@ -275,7 +275,7 @@ def test_traces_of_others_are_counted(still):
     found = quiet(pd.concat([frame, others, bare, frame.head(5)]))  # some are there twice: they count once
     assert found.spans["answers"].sum() == quiet(frame).spans["answers"].sum() + 2
     assert dict(found.skipped) == {"they have no tag cf.status: they are no answers of explained models": 7}
-    assert "2 their facts were not noted: all but their status is unknown" in found.notes
+    assert "traces without facts of the answer, of which the status alone is known: 2" in found.notes
     with pytest.raises(InputError, match="source: no answers to follow \\(7 left out: they have no tag"):
         quiet(others)
 

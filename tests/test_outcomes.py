@@ -187,7 +187,7 @@ def test_monitoring_reads_the_store_and_shows_outcomes(served):
     became = found.outcomes[found.outcomes["group"] == ""].set_index("measure")["value"]
     assert (became["acted"], became["validity"]) == (pytest.approx(2 / 3), 1.0)
     assert became["days_p50"] < 1
-    assert any("earlier outcomes" in note for note in found.notes)
+    assert any("outcomes that a later one of the same trace replaces: " in note for note in found.notes)
     assert any("there is no whole window to test yet" in note for note in found.notes)
     frame = mlflow.search_traces(filter_string="tag.`cf.model_id` = 'm-rows'")
     again = mlflow_cf.monitor(frame, groups="job", log_run=False)

@@ -24,7 +24,10 @@ from mlflow_cf.monitoring.series import Followed
 
 LEAST: Final = 20  # requests of a window, and of the reference, that a test takes
 LEAST_PERMUTATIONS: Final = 999
-RESOLUTION: Final = 4  # the least p is that many times smaller than what one window has of the rate
+RESOLUTION: Final = 2  # the least p is that many times smaller than what one window has of the rate
+AT_FIRST: Final = 199  # permutations, after which a window that is far from drifting is let go
+FAR: Final = 4  # times the rate: a p beyond it does not become one below the rate
+MOST_WINDOWS: Final = 200  # that are tested
 AT_ONCE: Final = 64  # permutations
 TIES: Final = 1e-9  # standardised statistics that differ by less are equal
 SMOOTHED: Final = 0.5  # answers that are added to each cell, or an empty one would make an index infinite
@@ -88,7 +91,21 @@ def permutations_for(windows: int, alpha: float) -> int:
     return max(LEAST_PERMUTATIONS, math.ceil(RESOLUTION * windows / alpha) - 1)
 
 
-def drift(followed: Followed, window: int, permutations: int, rng: np.random.Generator) -> Drift | None:
+@dataclass(frozen=True)
+class Effort:
+    """How long a window is tested.
+
+    Attributes:
+        permutations: at most; less where a window is so far from drifting that more would not change that.
+        alpha: the rate of false alarms of all windows together. A window is said to drift only after all permutations,
+            so that to let others go early costs no false alarm.
+    """
+
+    permutations: int
+    alpha: float
+
+
+def drift(followed: Followed, window: int, effort: Effort, rng: np.random.Generator) -> Drift | None:
     """Test a window against the reference, which is window 0; None where either has too few requests."""
     first, second = (np.flatnonzero(followed.window == at) for at in (0, window))
     if min(len(first), len(second)) < LEAST:
@@ -97,10 +114,16 @@ def drift(followed: Followed, window: int, permutations: int, rng: np.random.Gen
     both = np.concatenate([second, first])
     sums = sparse.hstack([followed.above[both], followed.below[both]], format="csr")
     statistics = Statistics(tested, np.array([one.below for one in followed.series]), np.asarray(sums.sum(axis=0))[0])
-    found = [statistics.of(one) for one in _shuffled(sums.T.tocsr(), len(second), permutations, rng)]
-    standardised = _standardised(np.concatenate(found, axis=1), tested)
-    alone, p = stepped_down(standardised)
+    columns = sums.T.tocsr()
     observed = np.asarray(sums[: len(second)].sum(axis=0)).reshape(-1, 1)
+    found = [statistics.of(observed)]
+    for permutations in sorted({min(AT_FIRST, effort.permutations), effort.permutations}):
+        more = permutations + 1 - sum(one.shape[1] for one in found)
+        found += [statistics.of(one) for one in _shuffled(columns, len(second), more, rng)]
+        standardised = _standardised(np.concatenate(found, axis=1), tested)
+        alone, p = stepped_down(standardised)
+        if p.min() > FAR * effort.alpha:
+            break
     far = np.where(np.isfinite(standardised[:, 0]), standardised[:, 0], 0.0)
     return Drift(tested, statistics.indices(observed)[:, 0], far, alone, p)
 
@@ -189,17 +212,15 @@ def stepped_down(statistics: Floats) -> tuple[Floats, Floats]:
     return alone, p
 
 
-def _shuffled(sums: sparse.csr_matrix, size: int, permutations: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """Yield the sums (k + b, n) of the first `size` units as they are, then of as many drawn ones, some at once."""
-    units = sums.shape[1]
-    drawn = 0
-    while drawn <= permutations:
-        count = min(AT_ONCE, permutations + 1 - drawn)
+def _shuffled(columns: sparse.csr_matrix, size: int, permutations: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Yield the sums (k + b, n) of `size` units that are drawn from all (k + b, u), some draws at once."""
+    units = columns.shape[1]
+    for start in range(0, permutations, AT_ONCE):
+        count = min(AT_ONCE, permutations - start)
         chosen = np.zeros((units, count))
         for at in range(count):
-            chosen[rng.permutation(units)[:size] if drawn + at else slice(size), at] = 1.0
-        drawn += count
-        yield sums @ chosen
+            chosen[rng.permutation(units)[:size], at] = 1.0
+        yield columns @ chosen
 
 
 def _standardised(statistics: Floats, tested: Sequence[Tested]) -> Floats:

@@ -87,7 +87,7 @@ def monitor(
         lines, parted = cut(lines, width, interval, end)
     asked = Asked(block, newest, alpha, seed)
     found = measured(lines, parted, asked)
-    notes = (*parted.notes(), *found.notes, *(f"{count:,} {why}" for why, count in told.items()))
+    notes = (*parted.notes(), *found.notes, *(f"{why}: {count:,}" for why, count in told.items()))
     found = changed_to(found, notes=tuple(notes))
     return log(found, {"window": window, "source": _name(source)}) if log_run else found
 
@@ -116,8 +116,10 @@ def measured(lines: Lines, parted: Cut, asked: Asked) -> Monitoring:
         ignore_index=True,
     )
     tested = [at for at, one in enumerate(parted.windows) if one.whole and not one.reference]
-    tested = tested if asked.newest is None else tested[-asked.newest :]
-    found, notes = _drift(series, parted, tested, table, asked)
+    most = asked.newest or drifting.MOST_WINDOWS
+    found, notes = _drift(series, parted, tested[-min(most, drifting.MOST_WINDOWS) :], table, asked)
+    if len(tested) > most == drifting.MOST_WINDOWS:
+        notes.append(f"the newest {most} windows are tested, of {len(tested):,}")
     if series.left_out:
         notes.append(f"{series.left_out} features that are advised least are not followed")
     told = Told(lines.models, lines.skipped, tuple(notes))
@@ -129,14 +131,14 @@ def _drift(
     series: Followed, parted: Cut, tested: Sequence[int], table: pd.DataFrame, asked: Asked
 ) -> tuple[pd.DataFrame, list[str]]:
     """Return one line per window and hypothesis, and notes on windows that could not be tested."""
-    permutations = drifting.permutations_for(len(tested), asked.alpha)
+    effort = drifting.Effort(drifting.permutations_for(len(tested), asked.alpha), asked.alpha)
     keys = ["measure", "feature", "group"]
     own = table[table["part"].isin(["answers", "features"])]
     before = own[own["window"] == 0][[*keys, "value"]].rename(columns={"value": "reference"})
     found, few = [], []
     for at in tested:
         # a window is shuffled alike, whichever others are tested
-        result = drifting.drift(series, at, permutations, np.random.default_rng([asked.seed, at]))
+        result = drifting.drift(series, at, effort, np.random.default_rng([asked.seed, at]))
         if result is None:
             few.append(parted.windows[at].name)
             continue

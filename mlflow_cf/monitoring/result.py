@@ -160,7 +160,7 @@ class Monitoring:
 
     def _said(self) -> list[str]:
         rate = f"False alarms: at most {percent(self.alpha)} of such tests find any drift though nothing has changed."
-        skipped = [f"{count:,} answers are left out: {why}" for why, count in self.skipped.items()]
+        skipped = [f"left out, because {why}: {count:,}" for why, count in self.skipped.items()]
         return [rate, *self.notes, *skipped]
 
     def _tables(self) -> list[Markup]:

@@ -25,8 +25,8 @@ COLUMNS: Final = (
     "acted", "wanted", "complete", "answer", "acted_at", "adopted",
 )  # fmt: skip
 FOREIGN: Final = "they have no tag cf.status: they are no answers of explained models"
-BARE: Final = "their facts were not noted: all but their status is unknown"
-TWICE: Final = "earlier outcomes, which later ones of the same trace replace"
+BARE: Final = "traces without facts of the answer, of which the status alone is known"
+TWICE: Final = "outcomes that a later one of the same trace replaces"
 
 
 def is_frame(source: object) -> bool:

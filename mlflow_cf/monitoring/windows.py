@@ -56,7 +56,9 @@ class Cut:
     def notes(self) -> Iterator[str]:
         """Yield what is to be said of the windows."""
         last = self.windows[-1]
-        if not last.whole:
+        if last.reference:
+            yield "there is no window behind the reference"
+        elif not last.whole:
             yield f"the window from {last.name} is not over yet: it is shown, and not tested"
         empty = [one.name for at, one in enumerate(self.windows) if not (self.place == at).any()]
         if empty:
