@@ -280,6 +280,52 @@ def test_traces_of_others_are_counted(still):
         quiet(others)
 
 
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+FACTS = st.fixed_dictionaries(
+    {}, optional=dict.fromkeys(("changed", "distance", "n_changed", "proof", "seconds"), JSON)
+)
+TAGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "cf.status": st.sampled_from(["found", "busy", "odd"]),
+        "cf.facts": FACTS.map(json.dumps) | st.text(max_size=4),
+        "cf.untraced": st.dictionaries(st.sampled_from(["busy", "odd"]), JSON).map(json.dumps),
+        "cf.request": st.text(max_size=2),
+    },
+)
+ASSESSMENT = st.fixed_dictionaries(
+    {"assessment_name": st.just("cf.outcome"), "last_update_time": st.text(max_size=3)},
+    optional={
+        "metadata": st.dictionaries(
+            st.sampled_from(["cf.acted", "cf.wanted", "cf.adopted", "cf.at", "cf.answer"]), JSON.map(json.dumps)
+        ),
+    },
+)
+
+
+@given(st.lists(st.tuples(TAGS, st.lists(ASSESSMENT, max_size=2)), min_size=1, max_size=6))
+def test_whatever_stands_in_tags_and_feedback_is_read_or_counted(traces):
+    tags, assessments = zip(*traces, strict=True)
+    frame = pd.DataFrame({"request_time": 1_700_000_000_000, "tags": list(tags), "assessments": list(assessments)})
+    known = sum(one.get("cf.status") in ("found", "busy") for one in tags)
+    counted = any('"busy"' in one.get("cf.untraced", "") for one in tags)
+    if not known and not counted:
+        with pytest.raises(InputError, match="no answers to follow"):
+            quiet(frame)
+        return
+    try:
+        found = quiet(frame)
+    except InputError:
+        assert not known
+        return
+    assert found.spans["answers"].sum() >= known
+    assert found.windows["value"].notna().all()
+
+
 def test_several_models_must_be_told_apart(still):
     mixed = pd.concat([still, still.head(100).assign(model="m-2")])
     with pytest.raises(InputError, match=r"model: there are answers of 2 models: m-1 \(2,000\), m-2 \(100\); name one"):
