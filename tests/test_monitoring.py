@@ -491,7 +491,7 @@ def test_a_result_shows_itself(drifting, tmp_path):
     assert "at most 5 % of such tests find any drift" in repr(drifting)
     text = drifting.to_html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == text
-    assert text.count("<img") == 2
+    assert text.count("<img") == 3
     assert "http" not in text.replace("http://www.w3.org", "")
     assert "advice on job" in drifting._repr_html_()
     assert list(drifting.overview().index) == ["reference", "2026-01-12", "2026-01-19"]

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from mlflow_cf.evaluation.names import short
+from mlflow_cf.evaluation.names import group_name, percent, short
 from mlflow_cf.evaluation.pictures import slide
 from mlflow_cf.evaluation.pictures.slide import DARK, GREY, LABEL, LIGHT, MOST_SERIES, SMALL, finished, literal
 
@@ -23,6 +23,7 @@ MEASURES: Final = {
     "n_changed": "mean number of changes",
     "seconds_p50": "median seconds",
 }
+BURDEN: Final = ("coverage", "distance", "n_changed")
 SHARES: Final = ("coverage", "status.busy", "proof.optimal")
 OUTCOMES: Final = {
     "acted": "acted, of those who told",
@@ -56,11 +57,13 @@ def pictures(found: Watched) -> Iterator[tuple[str, Figure]]:
     yield "windows", finished(_panels(own, MEASURES, names, found.headline, found.drift))
     if len(found.features):
         yield "advice", finished(_advice(found, names))
+    if (found.windows["group"] != "").any():
+        yield "groups", finished(_groups(found, names))
     told = found.outcomes[found.outcomes["group"] == ""] if len(found.outcomes) else found.outcomes
     if len(told):
         acted = told[told["measure"] == "acted"]
         share = float((acted["value"] * acted["count"]).sum() / max(acted["count"].sum(), 1))
-        title = f"{share:.0%} of {int(acted['count'].sum()):,} people who told acted on the advice"
+        title = f"{percent(share)} of {int(acted['count'].sum()):,} people who told acted on the advice"
         yield "outcomes", finished(_panels(told, OUTCOMES, names, title, None))
 
 
@@ -69,9 +72,8 @@ def _panels(
 ) -> Figure:
     """Return a panel per measure: its value in every window, with intervals; what drifted is marked."""
     shown = [name for name in measures if (table["measure"] == name).any()]
-    figure = slide.slide(
-        title, "Lines hold 95 %. The first window is the reference. Filled: differs by more than chance."
-    )
+    note = "Lines hold 95 %. The first window is the reference."
+    figure = slide.slide(title, note if drift is None else f"{note} Filled: differs by more than chance.")
     columns = min(len(shown), 3)
     panels = figure.subplots(-(-len(shown) // max(columns, 1)), columns, squeeze=False).ravel()
     for axes, name in zip(panels, shown, strict=False):
@@ -116,6 +118,30 @@ def _advice(found: Watched, names: list[str]) -> Figure:
     return figure
 
 
+def _groups(found: Watched, names: list[str]) -> Figure:
+    """Return a panel per measure of what people have to bear: its value in every window, a colour per group."""
+    table = found.windows[found.windows["group"] != ""]
+    sizes = table[table["measure"] == "coverage"].groupby("group", sort=False)["count"].sum()
+    groups = [name for name in sizes.index if name in set(sizes.nlargest(MOST_SERIES).index)]
+    left = len(sizes) - len(groups)
+    columns = [str(name).partition(".")[0] for name in groups]
+    colours = dict(zip(groups, slide.colours_of(len(groups)), strict=True))
+    key = {group_name(str(name), columns): colour for name, colour in colours.items()}
+    note = (
+        f"Lines hold 95 %. The first window is the reference.{f' {left} smaller groups are left out.' if left else ''}"
+    )
+    figure = slide.slide("What people of each group have to bear", note, key)
+    panels = figure.subplots(1, len(BURDEN), squeeze=False).ravel()
+    for axes, name in zip(panels, BURDEN, strict=True):
+        for group, colour in colours.items():
+            own = table[(table["measure"] == name) & (table["group"] == group)].set_index("window").reindex(names)
+            _line(axes, own["value"], own["low"], own["high"], colour)
+        _tidy(axes, share=name in SHARES)
+        axes.set_title(MEASURES[name], fontsize=LABEL, color=DARK, loc="left")
+        _named_windows(axes, names, len(BURDEN))
+    return figure
+
+
 def _drifted(drift: pd.DataFrame | None, measure: str, feature: str, names: list[str]) -> list[bool]:
     """Return in which windows a series drifts."""
     if drift is None or not len(drift):
@@ -127,16 +153,26 @@ def _drifted(drift: pd.DataFrame | None, measure: str, feature: str, names: list
 
 
 def _trend(axes: Axes, value: pd.Series, low: pd.Series, high: pd.Series, drifted: list[bool], *, share: bool) -> None:
-    """Draw values of windows with their intervals."""
-    colour, marked = slide.colours_of(6)[0], slide.colours_of(6)[5]
+    """Draw a panel with the values of windows, and mark what drifted."""
+    colours = slide.colours_of(MOST_SERIES)
+    _line(axes, value, low, high, colours[0])
+    hit = np.array(drifted)
+    axes.plot(np.flatnonzero(hit), value.to_numpy(np.float64)[hit], "o", color=colours[-1], markersize=8, zorder=5)
+    _tidy(axes, share=share)
+
+
+def _line(axes: Axes, value: pd.Series, low: pd.Series, high: pd.Series, colour: str) -> None:
+    """Draw the values of windows with their intervals."""
     mean, ends = value.to_numpy(np.float64), (low.to_numpy(np.float64), high.to_numpy(np.float64))
     reach = np.nan_to_num(np.maximum([mean - ends[0], ends[1] - mean], 0.0))
-    places = np.arange(len(mean))
     axes.errorbar(
-        places, mean, yerr=reach, fmt="o-", color=colour, markersize=5, linewidth=1.2, elinewidth=1.5, mfc="white"
-    )
-    hit = np.array(drifted)
-    axes.plot(places[hit], mean[hit], "o", color=marked, markersize=8, zorder=5)
+        np.arange(len(mean)), mean, yerr=reach, fmt="o-", color=colour, mfc="white", markersize=5, linewidth=1.2,
+        elinewidth=1.5,
+    )  # fmt: skip
+
+
+def _tidy(axes: Axes, *, share: bool) -> None:
+    """Leave out of a panel what says nothing; its vertical axis may tell shares."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.grid(axis="y", color=LIGHT, linewidth=0.8)

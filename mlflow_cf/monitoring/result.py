@@ -167,7 +167,7 @@ class Monitoring:
         found = self.found.drop(columns=["drifted"])
         outcomes = self.outcomes[self.outcomes["group"] != ""] if len(self.outcomes) else self.outcomes
         grouped = self.windows[self.windows["group"] != ""]
-        shares = self.features.pivot_table(index="feature", columns="window", values="share", sort=False)
+        shares = self.features.pivot_table(index="window", columns="feature", values="share", sort=False)
         named = {
             "Windows": (self.overview(), True),
             "Drift": (found, False),
