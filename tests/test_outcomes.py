@@ -10,6 +10,7 @@ import small_loans
 
 import mlflow_cf
 from mlflow_cf.artifact.served import ServedModel
+from mlflow_cf.audit import trace as traces
 from mlflow_cf.audit.record import AnsweredBy
 from mlflow_cf.audit.trace import Audit
 from mlflow_cf.errors import InputError
@@ -17,6 +18,7 @@ from mlflow_cf.monitoring.outcomes import outcome, outcome_of
 
 pytestmark = pytest.mark.system
 
+WEEK = pd.Timedelta("7D")
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
 ASKED = small_loans.rejected(TABLE, 3)
@@ -193,6 +195,31 @@ def test_monitoring_reads_the_store_and_shows_outcomes(served):
     again = mlflow_cf.monitor(frame, groups="job", log_run=False)
     pd.testing.assert_frame_equal(again.windows, found.windows)
     pd.testing.assert_frame_equal(again.outcomes, found.outcomes)
+
+
+def test_only_traces_since_the_reference_are_fetched(served):
+    today = pd.Timestamp.now("UTC").floor("D")
+    found = mlflow_cf.monitor(EXPERIMENT, model="m-rows", reference=(today - WEEK, today + WEEK), log_run=False)
+    assert found.spans["answers"].tolist() == [5]
+    with pytest.raises(InputError, match="source: no answers to follow"):
+        mlflow_cf.monitor(EXPERIMENT, model="all", reference=(today + WEEK, today + 2 * WEEK), log_run=False)
+    with pytest.raises(InputError, match="model: 'models:/none/1' is not found"):
+        mlflow_cf.monitor(EXPERIMENT, model="models:/none/1", log_run=False)
+
+
+def test_rows_beyond_the_limits_of_tracing_are_counted(served, monkeypatch):
+    monkeypatch.setattr(traces, "MOST_ROWS", 1)
+    explained = mlflow_cf.wrap(MODEL, TABLE, target="good", trace="digests")
+    audit = Audit(explained, AnsweredBy("m-many", "0" * 64, {}))
+    model = ServedModel(explained, audit=audit)
+    model.predict(ASKED, {"counterfactual": {"explain": "none"}})
+    model.predict(ASKED)
+    audit.settle()
+    frame = mlflow.search_traces(filter_string="tag.`cf.model_id` = 'm-many'")
+    assert json.loads(frame["tags"].iloc[0]["cf.untraced"]) == {"found": 2, "skipped": 3}
+    own = mlflow_cf.monitor(frame, log_run=False).windows.set_index("measure")["value"]
+    assert own["coverage"] == 1
+    assert own["status.skipped"] == 0.5
 
 
 def test_older_traces_are_read_from_their_spans(served):
