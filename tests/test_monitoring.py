@@ -434,6 +434,16 @@ def test_tables_that_are_none_are_one_clear_message(still):
     assert width_of("12h") == pd.Timedelta("12h")
 
 
+def test_numbers_that_cannot_be_are_not_known(still):
+    odd = still.assign(acted_at=still["time"] - pd.Timedelta("1h"), acted=2, rows=-1)
+    odd.loc[odd["status"] == "found", ["distance", "seconds"]] = [-1.0, np.inf]
+    found = quiet(odd)
+    assert not {"distance", "acted"} & {*found.windows["measure"], *found.outcomes["measure"]}
+    assert found.spans["answers"].sum() == len(still)
+    (why,) = found.skipped
+    assert why.startswith("people acted before they had the answer")
+
+
 def test_nothing_known_but_status_and_time_is_enough(still):
     found = quiet(still[["time", "status"]])
     assert set(found.windows["measure"]) == {"coverage", *(f"status.{one}" for one in still["status"].unique())}

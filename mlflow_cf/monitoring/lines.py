@@ -32,6 +32,7 @@ KNOWN: Final = ("time", "status", "rows", *NUMBERS, *TRUTHS, *TEXTS, *LISTS, "ac
 GROUP_TAG: Final = "cf.group."  # and a column: what an owner may tag traces with
 COUNTED: Final = "counted"  # lines that stand for rows of which no more than the status is known
 SKEW: Final = pd.Timedelta("1h")  # how far a clock may be ahead of ours
+EARLY: Final = "people acted before they had the answer, as clocks have it: the time to act is not known"
 SPOKEN: Final = {"true": 1.0, "false": 0.0}
 MILLISECONDS: Final = 1e11  # whole numbers from here on are milliseconds since 1970: it is 1973
 
@@ -174,7 +175,7 @@ def lines_of(raw: pd.DataFrame, groups: GroupSource | None, skipped: Mapping[str
     texts: dict[str, Any] = {name: _texts(raw, name) for name in TEXTS}
     found = Lines(
         time=time.astype(np.int64),
-        rows=np.nan_to_num(_numbers(raw, "rows"), nan=1.0),
+        rows=_numbers(raw, "rows"),
         status=status,
         days=days,
         changed=Named.of(_lists(raw, "changed")),
@@ -184,10 +185,10 @@ def lines_of(raw: pd.DataFrame, groups: GroupSource | None, skipped: Mapping[str
         **numbers,
         **texts,
     )
-    found = _in_order(found, order)
+    found = _in_order(_measurable(found), order)
     found = found.without(unclear[order], "their time cannot be read")
     late = unknown[order][~unclear[order]]
-    return _measurable(found.without(late, "their status is not known"))
+    return found.without(late, "their status is not known")
 
 
 def moments(raw: pd.DataFrame, name: str) -> NDArray[np.datetime64]:
@@ -220,12 +221,16 @@ def named(value: Any) -> list[str] | None:
 
 
 def _measurable(lines: Lines) -> Lines:
-    """Return lines whose numbers can be: what is infinite or negative is not known."""
-    arrays = {name: getattr(lines, name) for name in NUMBERS}
-    cleaned: dict[str, Any] = {
-        name: np.where(np.isfinite(one) & (one >= 0), one, np.nan) for name, one in arrays.items()
-    }
-    return changed_to(lines, **cleaned)
+    """Return lines whose numbers can be: what is infinite, negative, or no truth is not known."""
+    cleaned: dict[str, Any] = {}
+    for name in (*NUMBERS, *TRUTHS, "days"):
+        one = getattr(lines, name)
+        possible = np.isin(one, (0.0, 1.0)) if name in TRUTHS else np.isfinite(one) & (one >= 0)
+        cleaned[name] = np.where(possible, one, np.nan)
+    rows = np.where(np.isfinite(lines.rows) & (lines.rows >= 0), lines.rows, 1.0)
+    early = int((lines.days < 0).sum())
+    told = {**lines.skipped, **({EARLY: early} if early else {})}
+    return changed_to(lines, rows=rows, skipped=told, **cleaned)
 
 
 def _in_order(lines: Lines, order: Ints) -> Lines:
