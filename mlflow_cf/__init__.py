@@ -49,6 +49,9 @@ if TYPE_CHECKING:
     from mlflow_cf.evaluation.reported import report
     from mlflow_cf.gating.gate import Verdict, gate
     from mlflow_cf.gating.rules import GateRules
+    from mlflow_cf.monitoring.monitor import monitor
+    from mlflow_cf.monitoring.outcomes import Outcome, outcome
+    from mlflow_cf.monitoring.result import Monitoring
     from mlflow_cf.suggest import Suggestion, Suggestions, suggest_constraints
 
 __version__ = VERSION
@@ -57,6 +60,8 @@ _LATER = {
     "Comparison": "evaluation.compare.comparison",
     "Evaluation": "evaluation.measure.result",
     "GateRules": "gating.rules",
+    "Monitoring": "monitoring.result",
+    "Outcome": "monitoring.outcomes",
     "Suggestion": "suggest",
     "Suggestions": "suggest",
     "Verdict": "gating.gate",
@@ -64,6 +69,8 @@ _LATER = {
     "compare": "evaluation.compare.versions_compared",
     "evaluate": "evaluation.measure.evaluate",
     "gate": "gating.gate",
+    "monitor": "monitoring.monitor",
+    "outcome": "monitoring.outcomes",
     "report": "evaluation.reported",
     "suggest_constraints": "suggest",
 }
@@ -101,9 +108,11 @@ __all__ = [
     "LeverSet",
     "Levers",
     "Limits",
+    "Monitoring",
     "NearestRow",
     "Notice",
     "Optimum",
+    "Outcome",
     "Privacy",
     "RandomSearch",
     "Reasons",
@@ -125,7 +134,9 @@ __all__ = [
     "gate",
     "load_model",
     "log_model",
+    "monitor",
     "order",
+    "outcome",
     "report",
     "save_model",
     "suggest_constraints",

@@ -33,6 +33,7 @@ from mlflow_cf.files.rows import RowFiles
 from mlflow_cf.gating.gate import gate
 from mlflow_cf.gating.rules import GateRules, read_rules, rules_for
 from mlflow_cf.model.flavors import fetch
+from mlflow_cf.monitoring.monitor import monitor
 from mlflow_cf.parquet import parquet_files
 from mlflow_cf.policy import Query
 from mlflow_cf.records.document import Record
@@ -260,6 +261,50 @@ def _listen(rules: dict[str, GateRules], host: str, port: int, secret_variable: 
     uvicorn.run(app, host=host, port=port, log_level="warning")
 
 
+@main.command("monitor")
+@click.argument("source", nargs=-1, required=True)
+@click.option("--reference", help="What windows are compared with: '2026-01-01/2026-02-01', or another source.")
+@click.option("--window", default="7d", show_default=True, help="How long windows are: '7d', '12h'.")
+@click.option("-m", "--model", help="Id m-... or models:/ URI of one of several models; 'all': all together.")
+@click.option("-g", "--group", "groups", multiple=True, help="A column by which figures are split; again for each.")
+@click.option("-c", "--column", "columns", multiple=True, help="What a table calls ours: 'time=ts'; again for each.")
+@click.option("--block", default="request", show_default=True, help="What stays together in tests: request, hour, day.")
+@click.option("--newest", type=int, help="Test so many of the latest whole windows; all without.")
+@click.option("--alpha", default=0.05, show_default=True, help="The rate of false alarms.")
+@click.option("--until", help="The moment that answers are known to; now, or the last line of a table, without.")
+@click.option("--seed", default=0, show_default=True, help="Of the permutations.")
+@click.option("-o", "--output-path", type=click.Path(path_type=Path), help="Write the page here, too: an HTML file.")
+@click.option("--log/--no-log", "log_run", default=True, show_default=True, help="Log to a run of MLflow.")
+def monitor_served(source: tuple[str, ...], output_path: Path | None, **options: Any) -> None:
+    r"""Follow served explanations from window to window; exit with 1 where they drift.
+
+    It exits with 2 where something is wrong, and with 3 where no window could be tested.
+
+    SOURCE is an experiment with traces, or several, by name or id; or an inference table: a .parquet file, or a folder.
+
+    \b
+    Examples:
+      mlflow-cf monitor credit-audit --newest 1
+      mlflow-cf monitor answers.parquet -c time=ts -g sex --reference 2026-01-01/2026-02-01
+    """
+    groups, columns = options.pop("groups") or None, _pairs(options.pop("columns"))
+    with _friendly_errors(code=2):
+        asked = source[0] if len(source) == 1 else list(source)
+        found = monitor(asked, groups=groups, columns=columns, **options)
+        if output_path is not None:
+            found.to_html(output_path)
+    click.echo(f"{found}\nrun {found.run_id}" if found.run_id else str(found))
+    sys.exit(1 if found.drifted else 0 if found.tested else 3)
+
+
+def _pairs(written: tuple[str, ...]) -> dict[str, str] | None:
+    """Return the names of columns that were written as ``ours=theirs``."""
+    for one in written:
+        if "=" not in one:
+            raise click.BadParameter(f"{one!r} is no pair such as time=ts", param_hint="--column")
+    return dict(one.split("=", 1) for one in written) or None
+
+
 @main.command()
 @_model
 @click.option("--json", "as_json", is_flag=True, help="Print the facts as JSON.")
@@ -389,12 +434,13 @@ def _proof(found: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _friendly_errors() -> Iterator[None]:
-    """Print our errors as one message and exit with 1; a stack trace helps nobody at a terminal."""
+def _friendly_errors(code: int = 1) -> Iterator[None]:
+    """Print our errors as one message and exit with this code; a stack trace helps nobody at a terminal."""
     try:
         yield
     except (CounterfactualError, ModelValidationFailedException) as error:
-        raise click.ClickException(error.message) from None
+        click.ClickException(error.message).show()
+        sys.exit(code)
 
 
 def _read_rows(path: Path, hint: str = "--input-path") -> pd.DataFrame:

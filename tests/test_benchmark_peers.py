@@ -258,6 +258,16 @@ def test_the_part_reasons_runs_anywhere_and_is_logged(benchmark, run, capsys):
     assert logged["reasons loans / xgboost/gap"] <= 1e-9
 
 
+def test_the_part_monitoring_runs_anywhere_and_is_logged(benchmark, monkeypatch, run, capsys):
+    monkeypatch.setattr(benchmark.monitoring, "MANY", 500)
+    chosen = benchmark.bench.options().parse_args(["--parts", "monitoring", "--rows", "2"])
+    assert benchmark.bench.PARTS["monitoring"](chosen) == []
+    assert "Monitoring of generated traces" in capsys.readouterr().out
+    logged = mlflow.get_run(run.info.run_id).data.metrics
+    assert logged["monitoring/found"] == 1
+    assert logged["monitoring/runs"] == 2
+
+
 def test_the_part_proofs_runs_anywhere_and_is_logged(benchmark, monkeypatch, shape, run, capsys):
     monkeypatch.setitem(benchmark.envelope.GRIDS, "short", (shape,))
     chosen = benchmark.bench.options().parse_args(["--parts", "proofs"])

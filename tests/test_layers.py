@@ -16,7 +16,7 @@ FLOORS = (
     ("testing",),
     ("autologging",),
     ("spark",),
-    ("gating",),
+    ("gating", "monitoring"),
     ("evaluation",),
     ("reporting",),
     ("artifact",),

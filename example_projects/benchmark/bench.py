@@ -27,6 +27,7 @@ from parts import (
     hard,
     levers,
     load,
+    monitoring,
     portfolio,
     programs,
     reasons,
@@ -249,6 +250,15 @@ def run_reasons(chosen: Options) -> list[str]:
     return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.what in reasons.TRUE and not gate.kept]
 
 
+def run_monitoring(chosen: Options) -> list[str]:
+    """Monitor generated traces; return the promises about false alarms that were broken."""
+    line = monitoring.run(chosen.rows or monitoring.RUNS, chosen.seed)
+    runs.log_figures({"monitoring": vars(line)})
+    print(f"\n=== Monitoring of generated traces\n\n{monitoring.table(line)}")
+    print(told([("monitoring", gate) for gate in line.gates]))
+    return [f"BROKEN {gate}" for gate in line.gates if gate.what in monitoring.TRUE and not gate.kept]
+
+
 def run_portfolio(chosen: Options) -> list[str]:
     """Explain thousands of rows in one call; return the answers that differ from those of calls of few rows."""
     lines: dict[str, portfolio.Line] = {}
@@ -291,6 +301,7 @@ PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "hard": run_hard,
     "levers": run_levers,
     "load": run_load,
+    "monitoring": run_monitoring,
     "ocl": beside_papers.run_ocl,
     "page": page.run_page,
     "paper": beside_papers.run_paper,

@@ -21,6 +21,9 @@ SCHEMA_VERSION: Final = 1
 ATTRIBUTE: Final = "cf.record"  # of the span: everything that is neither its inputs nor its outputs
 MOST_CHARS: Final = 65_536  # of a row, a query or an answer as JSON; what is longer is kept as its digest
 FACTS: Final = ("prediction", "probability", "status", "explainer", "seed", "evaluations")  # no values of a row
+MOST_TAG: Final = 4_000  # characters of a tag's value; MLflow keeps 4,096
+FACTS_TAG: Final = "cf.facts"
+UNTRACED_TAG: Final = "cf.untraced"
 FACTS_OF_ONE: Final = ("prediction", "probability", "distance", "n_changed", "proof", "bound")  # of a counterfactual
 
 Values = Mapping[str, Any]  # of JSON
@@ -108,6 +111,7 @@ class Record:
             "cf.explainer": str(self.answer["explainer"])[:250],
             "cf.model_id": self.origin.model_id,
             "cf.row_sha256": self.row_sha256,
+            FACTS_TAG: facts_of(self.answer, self.seconds),
             **cut,
         }
 
@@ -191,6 +195,23 @@ def digested_answer(reply: Values) -> dict[str, Any]:
             for found in reply["counterfactuals"]
         ],
     }
+
+
+def facts_of(answer: Values, seconds: float) -> str:
+    """Return what monitoring needs of an answer, as JSON for a tag: so that nobody has to fetch spans for it.
+
+    It has no value of a row: which features the nearest counterfactual changes, its distance and proof, and the seconds
+    that the row took. Names of features that are too long for a tag are left out.
+    """
+    nearest = min(answer["counterfactuals"], key=lambda found: found["distance"], default=None)
+    facts: dict[str, Any] = {"seconds": round(seconds, 6)}
+    if nearest is not None:
+        facts |= {name: nearest[name] for name in ("distance", "n_changed", "proof")}
+        changed = nearest["changed"] if "changed" in nearest else [one["feature"] for one in nearest["changes"]]
+        named = {**facts, "changed": changed}
+        if len(canonical(named)) <= MOST_TAG:
+            facts = named
+    return canonical(facts)
 
 
 def _too_long(value: Any) -> bool:

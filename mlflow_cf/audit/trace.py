@@ -11,8 +11,8 @@ import math
 import sys
 import time
 import uuid
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ import mlflow
 import pandas as pd
 from mlflow.entities import SpanType
 
-from mlflow_cf.audit.record import ATTRIBUTE, AnsweredBy, AskedFor, Record, record_of, row_values
+from mlflow_cf.audit.record import ATTRIBUTE, UNTRACED_TAG, AnsweredBy, AskedFor, Record, record_of, row_values
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import asked_explainer, explainer_to_dict
 from mlflow_cf.features import Rows
 from mlflow_cf.policy import Query
-from mlflow_cf.records.document import query_values
+from mlflow_cf.records.document import canonical, query_values
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.result import Explanation, Status
@@ -79,6 +79,7 @@ class Audit:
         """Set up for a model whose policy says what traces hold; nothing is started before the first request."""
         self.explained, self.origin = explained, origin
         self._lock, self._waiting, self._missed = Lock(), 0, 0
+        self._untraced: Counter[str] = Counter()  # rows by status that no trace tells of yet
         self._line: deque[Noted] = deque()
         self._writer: Thread | None = None  # at work; Python itself waits for it when a program ends
         self._end = math.inf
@@ -93,6 +94,7 @@ class Audit:
         """
         wanted = [number for number, one in enumerate(answers) if one.status not in UNTRACED]
         kept = wanted[: self._reserve(min(len(wanted), MOST_ROWS))]
+        self._count_untraced(answers, set(kept))
         self._miss(len(wanted) - len(kept), f"at most {MOST_ROWS} of a request are, and {MOST_WAITING} wait for it")
         if not kept:
             return
@@ -140,14 +142,29 @@ class Audit:
             coded = row_values(self.explained.space, noted.table, range(len(noted.table)))
             for place, (number, one) in enumerate(noted.answers.items()):
                 self._check_time()
-                if place in coded:  # else it is no row of this model, as the reply says
+                if place in coded:
                     values, mode = coded[place], self.explained.policy.trace
-                    write(record_of(one, values, number, self.origin, asked, mode), request, noted)
+                    record = record_of(one, values, number, self.origin, asked, mode)
+                    write(record, {"cf.request": request, **self._told_untraced()}, noted)
+                else:  # it is no row of this model, as the reply says
+                    self._count_untraced([one], set())
                 self._release(1)
                 left.remove(number)
         except Exception as error:  # noqa: BLE001  as in `note`
             self._release(len(left))
             self._miss(len(left), type(error).__name__)
+
+    def _count_untraced(self, answers: Sequence[Explanation], traced: set[int]) -> None:
+        """Count answers without a trace of their own by status, for the next trace to tell."""
+        counts = Counter(one.status for number, one in enumerate(answers) if number not in traced)
+        with self._lock:
+            self._untraced.update(counts)
+
+    def _told_untraced(self) -> dict[str, str]:
+        """Return the tag that tells of rows without a trace, each of them once."""
+        with self._lock:
+            counts, self._untraced = self._untraced, Counter()
+        return {UNTRACED_TAG: canonical(dict(counts))} if counts else {}
 
     def _check_time(self) -> None:
         """Raise once a program that has ended has been kept waiting for a slow store long enough."""
@@ -192,14 +209,14 @@ class Audit:
             _logger.warning("explanations that have not been traced so far: %d, the latest because of: %s", missed, why)
 
 
-def write(record: Record, request: str, noted: Noted) -> None:
-    """Write one trace; MLflow sends it from threads of its own."""
+def write(record: Record, tags: Mapping[str, str], noted: Noted) -> None:
+    """Write one trace, with these tags beside those of the record; MLflow sends it from threads of its own."""
     model_id = record.origin.model_id
     span = mlflow.start_span_no_context(
         NAME,
         SpanType.TASK,
         inputs=record.inputs(),
-        tags={**record.tags(), "cf.request": request},
+        tags={**record.tags(), **tags},
         metadata={"mlflow.modelId": model_id} if model_id else None,  # lists it among the traces of the logged model
         experiment_id=noted.experiment_id,
         start_time_ns=noted.started_ns,

@@ -1,0 +1,243 @@
+"""`monitor`: what served explanations look like from window to window, and whether they drift."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as changed_to
+from pathlib import Path
+from typing import Final, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from mlflow.exceptions import MlflowException
+from mlflow.models import get_model_info
+
+from mlflow_cf.errors import InputError, did_you_mean
+from mlflow_cf.evaluation.measure.lines import GroupSource
+from mlflow_cf.features import Floats
+from mlflow_cf.monitoring import drift as drifting
+from mlflow_cf.monitoring import tables, traces
+from mlflow_cf.monitoring.figures import figures, quantiles
+from mlflow_cf.monitoring.lines import SKEW, Lines, check_groups, only_of
+from mlflow_cf.monitoring.logged import log
+from mlflow_cf.monitoring.result import Monitoring, Told, spans_of
+from mlflow_cf.monitoring.series import Followed, followed
+from mlflow_cf.monitoring.windows import Cut, cut, cut_beside, interval_of, moment, units, width_of
+
+Source = pd.DataFrame | str | Path | Sequence[str]
+Block = Literal["request", "hour", "day"]
+FUTURE: Final = "they are from the future: the clock of a server is ahead"
+
+
+def monitor(
+    source: Source,
+    *,
+    reference: Source | tuple[str, str] | None = None,
+    window: str = "7d",
+    model: str | None = None,
+    groups: GroupSource | None = None,
+    columns: Mapping[str, str] | None = None,
+    block: Block = "request",
+    newest: int | None = None,
+    alpha: float = 0.05,
+    until: pd.Timestamp | str | None = None,
+    seed: int = 0,
+    log_run: bool = True,
+) -> Monitoring:
+    """Follow served explanations from window to window, and test whether they differ from the reference.
+
+    Figures are logged to the active run, or to one that is opened for it, a step per window.
+
+    Args:
+        source: experiments with traces, by name or id; a frame of `mlflow.search_traces`; or an inference table, as a
+            data frame, or as parquet: a file, or a folder of them.
+        reference: what windows are compared with: an interval such as ``"2026-01-01/2026-02-01"`` or a pair of moments,
+            behind which windows begin; another source of any kind; None: the first window.
+        window: how long windows are: ``"7d"``, ``"12h"``.
+        model: the id of the logged model, ``m-...``, or a ``models:/`` URI of it; ``"all"``: all together; None: there
+            must be one alone.
+        groups: columns by which figures are split, as in `evaluate`: of the table, of rows in traces, or tags
+            ``cf.group.<column>`` of traces.
+        columns: what a table calls ours, where that is another name: ``{"time": "ts"}``.
+        block: what stays together in tests and intervals: the answers of one request, of an hour, or of a day.
+        newest: test so many of the latest whole windows; None: all of them.
+        alpha: the rate of false alarms: how often drift is found in any window though nothing has changed.
+        until: the moment that answers are known to; None: now, or the last line of a table.
+        seed: of the permutations.
+        log_run: whether anything is logged.
+
+    Raises:
+        InputError: nothing to monitor; several models and none named; a column, an experiment or a file that is not
+            there; arguments that do not fit.
+    """
+    width = width_of(window)
+    _check(alpha, newest, block, seed)
+    interval = interval_of(reference)
+    now = pd.Timestamp.now("UTC").tz_localize(None)
+    lines, told = _read(source, groups, columns, model, None if interval is None else interval[0])
+    lines = _known(lines.without(lines.time > (now + SKEW).as_unit("ns").value, FUTURE))
+    last = pd.Timestamp(int(lines.time[-1]))
+    end = moment("until", until) if until is not None else max(last, now) if _is_live(source) else last
+    if interval is None and reference is not None:
+        earlier, more = _read(reference, groups, columns, model, None)
+        told = {**told, **{f"{why} (reference)": count for why, count in more.items()}}
+        lines, parted = cut_beside(lines, _known(earlier), width, end)
+    else:
+        lines, parted = cut(lines, width, interval, end)
+    asked = Asked(block, newest, alpha, seed)
+    found = measured(lines, parted, asked)
+    notes = (*parted.notes(), *found.notes, *(f"{why}: {count:,}" for why, count in told.items()))
+    found = changed_to(found, notes=tuple(notes))
+    return log(found, {"window": window, "source": _name(source)}) if log_run else found
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How windows are tested; see `monitor`."""
+
+    block: str
+    newest: int | None
+    alpha: float
+    seed: int
+
+
+def measured(lines: Lines, parted: Cut, asked: Asked) -> Monitoring:
+    """Return the figures of all windows, and the tests of those that are whole."""
+    unit = units(lines, parted.place, asked.block)
+    series = followed(lines, unit, parted.place)
+    count = len(parted.windows)
+    table = pd.concat(
+        [
+            figures(series, count),
+            quantiles(lines.seconds, unit, parted.place, count, ("seconds", "answers")),
+            quantiles(np.where(lines.acted == 1, lines.days, np.nan), unit, parted.place, count, ("days", "outcomes")),
+        ],
+        ignore_index=True,
+    )
+    tested = [at for at, one in enumerate(parted.windows) if one.whole and not one.reference]
+    most = asked.newest or drifting.MOST_WINDOWS
+    found, notes = _drift(series, parted, tested[-min(most, drifting.MOST_WINDOWS) :], table, asked)
+    if len(tested) > most == drifting.MOST_WINDOWS:
+        notes.append(f"the newest {most} windows are tested, of {len(tested):,}")
+    if series.left_out:
+        notes.append(f"{series.left_out} features that are advised least are not followed")
+    told = Told(lines.models, lines.skipped, tuple(notes))
+    sizes: Floats = np.bincount(parted.place, weights=lines.rows, minlength=count).astype(np.float64)
+    return Monitoring.of(spans_of(parted, sizes), table, found, asked.alpha, told)
+
+
+def _drift(
+    series: Followed, parted: Cut, tested: Sequence[int], table: pd.DataFrame, asked: Asked
+) -> tuple[pd.DataFrame, list[str]]:
+    """Return one line per window and hypothesis, and notes on windows that could not be tested."""
+    effort = drifting.Effort(drifting.permutations_for(len(tested), asked.alpha), asked.alpha)
+    keys = ["measure", "feature", "group"]
+    own = table[table["part"].isin(["answers", "features"])]
+    before = own[own["window"] == 0][[*keys, "value"]].rename(columns={"value": "reference"})
+    found, few = [], []
+    for at in tested:
+        # a window is shuffled alike, whichever others are tested
+        result = drifting.drift(series, at, effort, np.random.default_rng([asked.seed, at]))
+        if result is None:
+            few.append(parted.windows[at].name)
+            continue
+        told = before.merge(own[own["window"] == at][[*keys, "value"]], on=keys)
+        found.append(drifting.table(result, told).assign(window=at))
+    lines = pd.concat(found, ignore_index=True) if found else _nothing()
+    p = np.minimum(lines["p"] * max(len(tested) - len(few), 1), 1.0)
+    lines = lines.assign(p=p, drifted=p <= asked.alpha)
+    why = f"fewer than {drifting.LEAST} {asked.block}s in it or in the reference"
+    notes = [f"not tested, {why}: {', '.join(few[:6])}{', ...' if len(few) > 6 else ''}"] if few else []
+    return lines, notes if tested else ["there is no whole window to test yet"]
+
+
+def _nothing() -> pd.DataFrame:
+    names = ("window", "measure", "feature", "group", "test", "reference", "value", "psi", "statistic", "p_alone", "p")
+    numbers = names[5:]
+    return pd.DataFrame({name: pd.Series(dtype=float if name in numbers else object) for name in names})
+
+
+def _read(
+    source: Source, groups: GroupSource | None, columns: Mapping[str, str] | None, model: str | None,
+    since: pd.Timestamp | None,
+) -> tuple[Lines, dict[str, int]]:  # fmt: skip
+    """Return the lines of a source, of one model, and what is to be said of how many."""
+    if isinstance(source, pd.DataFrame):
+        if not len(source):
+            raise InputError("source", "a table without lines", "pass the traces or answers of some time")
+        found = traces.of_frame(source, groups) if traces.is_frame(source) else tables.of_table(source, groups, columns)
+    elif (path := _path(source)) is not None:
+        found = tables.of_files(path, groups, columns)
+    elif isinstance(source, str | list | tuple) and all(isinstance(one, str) for one in source):
+        found = traces.of_store(source, groups, since)
+    else:
+        raise InputError("source", f"{type(source).__name__} is no source", "pass a table, a path or an experiment")
+    lines, told = found
+    lines = only_of(lines, _model_id(model))
+    check_groups(lines)
+    return lines, told
+
+
+def _known(lines: Lines) -> Lines:
+    """Return lines, of which there must be some.
+
+    Raises:
+        InputError: there are none, with what was left out.
+    """
+    if not len(lines):
+        why = "; ".join(f"{count:,} left out: {why}" for why, count in lines.skipped.items())
+        raise InputError("source", f"no answers to follow{f' ({why})' if why else ''}", "log models with trace=True")
+    return lines
+
+
+def _path(source: object) -> Path | None:
+    if isinstance(source, Path):
+        return source
+    if not isinstance(source, str):
+        return None
+    path = Path(source)
+    # an experiment may be called like a folder that happens to be here
+    own = source.endswith(".parquet") or path.is_file() or (path.is_dir() and any(path.rglob("*.parquet")))
+    return path if own else None
+
+
+def _is_live(source: object) -> bool:
+    """Whether more answers may still come: a table says nothing of what is behind its last line."""
+    return not isinstance(source, pd.DataFrame) and _path(source) is None
+
+
+def _name(source: object) -> str:
+    if isinstance(source, pd.DataFrame):
+        return "a table"
+    return str(source) if isinstance(source, str | Path) else ", ".join(map(str, source))  # type: ignore[call-overload]
+
+
+def _model_id(model: str | None) -> str | None:
+    """Return MLflow's id of a logged model that is named by a URI.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    if model is None or not model.startswith("models:/"):
+        return model
+    try:
+        return str(get_model_info(model).model_id)
+    except MlflowException as error:
+        raise InputError("model", f"{model!r} is not found ({error.message.rstrip('.')})", "check the URI") from error
+
+
+def _check(alpha: float, newest: int | None, block: str, seed: int) -> None:
+    """Refuse arguments that do not fit.
+
+    Raises:
+        InputError: one of them.
+    """
+    if not 0 < alpha < 1:
+        raise InputError("alpha", f"{alpha!r} is no rate", "a number between 0 and 1, such as 0.05")
+    if newest is not None and newest < 1:
+        raise InputError("newest", f"{newest!r} windows", "test one at least")
+    if seed < 0:
+        raise InputError("seed", f"{seed!r} is negative", "0 or more")
+    if block not in get_args(Block):
+        raise InputError("block", f"{block!r} is not known", did_you_mean(block, get_args(Block)))
