@@ -34,7 +34,7 @@ FLOORS = (
     ("explainers",),
     ("engine", "milp"),
     ("search",),
-    ("metrics",),
+    ("metrics", "survival"),
     ("problem",),
     ("reasons",),
     ("goal",),

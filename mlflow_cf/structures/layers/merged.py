@@ -47,6 +47,17 @@ class LinearModels:
         added = tuple(np.concatenate(rows, axis=1) for rows in zip(*(rows for rows, _ in parts), strict=True))
         return cls(added, np.concatenate([bias for _, bias in parts]), models[0].link)
 
+    @classmethod
+    def read(cls, merged: Layers, space: FeatureSpace) -> LinearModels:
+        """Return what `structure` made a structure of."""
+        table, added, at = merged.first.table, [], 0
+        for feature in space.features:
+            size = 3 if feature.numeric else len(feature.levels) + 2
+            rows = table[at : at + size]
+            added.append(rows[[0, 2]] if feature.numeric else rows)
+            at += size
+        return cls(tuple(added), merged.first.bias, merged.link)
+
     def structure(self, space: FeatureSpace) -> Layers:
         """Return the models as one."""
         sources: list[tuple[Source, ...]] = []
