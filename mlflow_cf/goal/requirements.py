@@ -18,6 +18,7 @@ from mlflow_cf.goal.scorer import Scorer, joined
 from mlflow_cf.goal.targets import BoundTarget, Rating, Votes, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
+from mlflow_cf.policy.survival import Survives
 from mlflow_cf.policy.target import Target
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.reasons import Uncertified
@@ -38,6 +39,7 @@ class Requirement:
         opened: the structure inside it, or why there is none.
         target: what it must predict; None: the target of the model.
         votes: None where the judge is one model; else how many of those that it stands for must predict it.
+        promise: what these votes promise of an answer, if they are those of retrained models.
     """
 
     origin: Origin
@@ -46,6 +48,7 @@ class Requirement:
     opened: Opened
     target: Target | None = None
     votes: Votes | None = None
+    promise: Survives | None = None
 
     @classmethod
     def learn(

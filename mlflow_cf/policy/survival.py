@@ -102,7 +102,9 @@ class Survival(Survives):
         if found is None:
             fact = f"{self.of} models cannot show a share of {self.holds} with confidence {self.confidence}"
             sure = confidence_of(self.of, self.of, self.holds)
-            raise InputError(WHERE, fact, f"ask for a confidence up to {int(sure * 1000) / 1000}, or for a smaller share")
+            raise InputError(
+                WHERE, fact, f"ask for a confidence up to {int(sure * 1000) / 1000}, or for a smaller share"
+            )
         return found
 
     def tightened(self, asked: bool | SurvivalAsked) -> Survival:

@@ -96,7 +96,7 @@ class FutureModels:
 
     def required(self, survival: Survival) -> Requirement:
         """Return the requirement that as many of the models accept an answer as a policy or request needs."""
-        return replace(self.requirement, votes=Votes(survival.needed, self.count))
+        return replace(self.requirement, votes=Votes(survival.needed, self.count), promise=survival)
 
 
 def future_models(drawn: Retrained, like: OpenModel, space: FeatureSpace, background: Floats) -> FutureModels:
@@ -110,7 +110,9 @@ def future_models(drawn: Retrained, like: OpenModel, space: FeatureSpace, backgr
     try:
         together = merged(structures, space)
     except NotOpenedError as error:
-        raise InputError(f"{WHERE}.models", f"they do not go together: {error.what}", "pass models of one kind") from error
+        raise InputError(
+            f"{WHERE}.models", f"they do not go together: {error.what}", "pass models of one kind"
+        ) from error
     return FutureModels.of(together, len(structures), like, space, background, drawn.note)
 
 

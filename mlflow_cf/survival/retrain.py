@@ -41,7 +41,7 @@ class Estimator(Protocol):
         """Return its parameters."""
         ...
 
-    def fit(self, X: Any, y: Any) -> Any:  # noqa: N803  the name of scikit-learn's argument
+    def fit(self, X: Any, y: Any) -> Any:
         """Fit it."""
         ...
 

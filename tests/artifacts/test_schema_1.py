@@ -47,7 +47,7 @@ def expected(value, key=""):
     return pytest.approx(value, rel=1e-9) if key in COMPUTED and value is not None else value
 
 
-LATER = {"solver", "region", "region_reason", "rung"}
+LATER = {"solver", "region", "region_reason", "rung", "survival"}
 
 
 def without_later_keys(reply):

@@ -211,6 +211,13 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
         "row": row,
     }
     solver: _Fields = {"objective": text, "value": number, "bound": _Maybe(number), "proof": text}
+    survival: _Fields = {
+        "holds": number,
+        "at_least": number,
+        "confidence": number,
+        "agreeing": DataType.long,
+        "models": DataType.long,
+    }
     side: _Fields = {
         "feature": text,
         "low": _Maybe(text),
@@ -235,6 +242,7 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
                 "region": _Maybe(Array(Object(_properties(side)))),
                 "region_reason": text,
                 "rung": _Maybe(DataType.long),
+                "survival": _Maybe(Object(_properties(survival))),
             }
         )
     )

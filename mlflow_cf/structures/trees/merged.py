@@ -41,7 +41,9 @@ def merged_trees(ensembles: Sequence[TreeEnsemble]) -> TreeEnsemble:
     ordered = np.logical_and.reduce([part.features.ordered for part in parts])
     lookups, tables = [], [np.zeros((1, 1), dtype=np.bool_)]
     for feature in range(len(ordered)):
-        lookup, table = _shared(ensembles, tests, owner, feature, ordered=bool(ordered[feature]), at=sum(map(len, tables)))
+        lookup, table = _shared(
+            ensembles, tests, owner, feature, ordered=bool(ordered[feature]), at=sum(map(len, tables))
+        )
         lookups.append(lookup)
         tables.append(table)
     nodes = Nodes(
