@@ -65,7 +65,7 @@ class Policy(BaseModel):
         trace: whether each served explanation becomes an MLflow trace: with its rows, or with digests of them.
         robust_to: other models in the artifact under which answers must meet the same target.
         plausible: how much answers must look like the background; None: that was not learned.
-        survival: under which share of the models that retraining may give answers must hold; None: that was not learned.
+        survival: under which share of retrained models answers must hold; None: no model was retrained.
         margin: what the probability of the wanted label must exceed the target's by, or one half where that has none.
         diversity: which of several answers come first: the best of every set of changed features, or the nearest.
         min_difference: several answers differ by a level, or in a number by this share of its range.

@@ -107,7 +107,7 @@ class Survival(Survives):
             )
         return found
 
-    def tightened(self, asked: bool | SurvivalAsked) -> Survival:
+    def tightened(self, asked: AskedSurvival) -> Survival:
         """Return what a request asks for, at least what the policy does.
 
         Raises:
