@@ -130,7 +130,7 @@ def _opened(
     found = open_structure(judge, space, rows[1], outcome)
     if found.structure is None:
         fact = f"cannot be opened ({found.note})"
-        raise InputError(path, fact, "survival needs models that are; see the page about limits, or ask for a margin")
+        raise InputError(path, fact, "pass models that are (see the page about limits), or ask for a margin")
     return found.structure
 
 

@@ -50,7 +50,7 @@ class LinearModels:
     @classmethod
     def read(cls, merged: Layers, space: FeatureSpace) -> LinearModels:
         """Return what `structure` made a structure of."""
-        table, added, at = merged.first.table, [], 0
+        table, added, at = merged.first.table, list[Floats](), 0
         for feature in space.features:
             size = 3 if feature.numeric else len(feature.levels) + 2
             rows = table[at : at + size]
