@@ -98,7 +98,7 @@ def _one(model: Layers, space: FeatureSpace) -> tuple[list[Floats], Floats]:
     """Return what the features add to one model's raw scores, and its bias."""
     if model.weights:
         raise NotOpenedError(say("not_merged", kind=model.kind))
-    added, bias = [], model.first.bias.copy()
+    added, bias = list[Floats](), model.first.bias.copy()
     for feature, (start, stop) in zip(space.features, pairwise([0, *model.first.stop.tolist()]), strict=True):
         rows = np.zeros((2 if feature.numeric else len(feature.levels) + 2, len(bias)))
         for place, source in zip(range(start, stop), model.sources[len(added)], strict=True):
