@@ -32,7 +32,7 @@ RNG = np.random.default_rng(0)
 DATA = pd.DataFrame({"a": RNG.normal(size=300).round(1), "b": RNG.normal(size=300).round(1)})
 DATA["c"] = RNG.choice(["x", "y", "z"], 300)
 GOOD = (DATA["a"] + DATA["b"] + (DATA["c"] == "x") + RNG.normal(size=300) * 0.5 > 0.8).astype(int)
-LESS = {"holds": 0.6, "confidence": 0.9}  # four models
+LESS = {"holds": 0.6, "confidence": 0.9, "compared": 1}  # four models
 
 
 def coded(last: Any) -> Any:
@@ -85,7 +85,9 @@ def test_folds_and_given_models() -> None:
     assert halves.extra_models.future is not None
     assert halves.extra_models.future.count == 4
     others = [coded(RandomForestClassifier(5, random_state=seed)).fit(DATA, GOOD) for seed in range(5)]
-    given = mlflow_cf.wrap(FOREST, DATA, target=1, survival={"holds": 0.5, "confidence": 0.9, "models": others})
+    given = mlflow_cf.wrap(
+        FOREST, DATA, target=1, survival={"holds": 0.5, "confidence": 0.9, "compared": 1, "models": others}
+    )
     assert given.policy.survival is not None
     assert (given.policy.survival.of, given.policy.survival.needed) == (5, 5)
 
@@ -131,7 +133,7 @@ def test_arrays_that_are_no_models_are_refused(model: Any) -> None:
 
 
 def test_requests_tighten_and_never_loosen() -> None:
-    asked = {"holds": 0.5, "confidence": 0.8, "misses": 1}
+    asked = {"holds": 0.5, "confidence": 0.8, "compared": 1, "misses": 1}
     explained = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=asked)
     assert explained.policy.survival is not None
     assert (explained.policy.survival.of, explained.policy.survival.needed) == (4, 3)
@@ -245,7 +247,9 @@ class TestRefused:
     def test_other_labels(self) -> None:
         other = coded(LogisticRegression()).fit(DATA, GOOD + 1)
         with pytest.raises(InputError, match=r"survival.models\[0\]: predicts \[1, 2\], the explained model \[0, 1\]"):
-            mlflow_cf.wrap(MODEL, DATA, target=1, survival={"holds": 0.5, "confidence": 0.7, "models": [other]})
+            mlflow_cf.wrap(
+                MODEL, DATA, target=1, survival={"holds": 0.5, "confidence": 0.7, "compared": 1, "models": [other]}
+            )
 
     @pytest.mark.parametrize(
         ("survival", "told"),

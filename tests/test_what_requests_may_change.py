@@ -149,7 +149,7 @@ def explained() -> ExplainedModel:
         target={"label": 1, "min_probability": 0.7},
         robust_to=[{"model": other, "name": "v1", "required": False}],
         plausible="isolation_forest",
-        survival={"holds": 0.5, "confidence": 0.7},
+        survival={"holds": 0.5, "confidence": 0.7, "compared": 1},
         margin=0.1,
         **POLICY,
     )

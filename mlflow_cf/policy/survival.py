@@ -4,8 +4,13 @@ Somebody acts on advice for months, and the model is retrained meanwhile. Let p 
 retraining may give under which an answer holds. Each retrained model accepts the answer with probability p, so of `of`
 models that are drawn alike `agreeing` accept it with the binomial probability, and by Bayes' rule a uniform prior of p,
 Beta(1, 1), becomes Beta(1 + agreeing, 1 + of - agreeing). The answer is promised to survive if the probability of
-p >= holds under it is at least `confidence`. With all models agreeing that is 1 - holds ** (of + 1) >= confidence: 44
-models for 0.95 and 0.9.
+p >= holds under it is at least `confidence`. With all models agreeing that is 1 - holds ** (of + 1) >= confidence.
+
+That is true of one row that is looked at. A search looks at many, and stops at the nearest that enough models accept: of
+rows with a smaller p, some are accepted by luck, and these are found. As with any test that is made several times, the
+chance of an error is therefore divided by how many rows are taken to be compared (Bonferroni): with 10 of them, 0.95 and
+0.9 need 89 models that all agree, where a single row needs 44. Rows beside each other are accepted by the same models,
+so that these are far fewer than the rows a search goes through.
 
 Source: Stepka, Stefanowski and Lango, Counterfactual Explanations with Probabilistic Guarantees on their Robustness to
 Model Change, KDD 2025 (BetaRCE), section 3, with the same prior.
@@ -27,6 +32,7 @@ How = Literal["bootstrap", "folds"]
 WHERE: Final = "survival"
 MOST_MODELS: Final = 256
 MOST_MISSES: Final = 32
+MOST_COMPARED: Final = 1_000_000
 Count = Annotated[StrictInt, Field(ge=1, le=MOST_MODELS)]
 
 
@@ -69,12 +75,19 @@ class Survives(BaseModel):
     Attributes:
         confidence: how probable it must be that an answer holds under so many.
         holds: the share of the models that retraining may give.
+        compared: how many independent rows a search is taken to compare; 1 for the bound of a single row.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     confidence: Share = 0.9
     holds: Share = 0.95
+    compared: Annotated[StrictInt, Field(ge=1, le=MOST_COMPARED)] = 10
+
+    @property
+    def sure(self) -> float:
+        """How probable it must be of each row alone."""
+        return 1.0 - (1.0 - self.confidence) / self.compared
 
 
 class Survival(Survives):
@@ -98,13 +111,12 @@ class Survival(Survives):
         Raises:
             InputError: even all of them would be too few.
         """
-        found = needed_of(self.of, self.holds, self.confidence)
+        found = needed_of(self.of, self.holds, self.sure)
         if found is None:
             fact = f"{self.of} models cannot show a share of {self.holds} with confidence {self.confidence}"
-            sure = confidence_of(self.of, self.of, self.holds)
-            raise InputError(
-                WHERE, fact, f"ask for a confidence up to {int(sure * 1000) / 1000}, or for a smaller share"
-            )
+            reached = 1.0 - self.compared * (1.0 - confidence_of(self.of, self.of, self.holds))
+            fix = f"ask for a confidence up to {int(reached * 1000) / 1000}, or for a" if reached > 0 else "ask for a"
+            raise InputError(WHERE, fact, f"{fix} smaller share")
         return found
 
     def tightened(self, asked: AskedSurvival) -> Survival:
@@ -143,8 +155,7 @@ class SurvivalWanted(Survives):
     Attributes:
         models: how retrained models are made: the estimator is fitted to a ``bootstrap`` of half as many rows as there
             are, or to halves of the rows (``folds``); or the retrained models themselves.
-        misses: how many of them may refuse an answer. More misses need more models, and give nearer answers: with none,
-            0.95 and 0.9 need 44 models; with one, 76; with two, 104.
+        misses: how many of them may refuse an answer. More misses need more models, and give nearer answers.
         required: whether every answer must survive, or only where a request asks for that.
     """
 
@@ -192,12 +203,12 @@ class SurvivalWanted(Survives):
     @property
     def wanted_models(self) -> int:
         """How many models there shall be."""
-        return models_for(self.holds, self.confidence, self.misses or 0) if self.retrained else len(self.given)
+        return models_for(self.holds, self.sure, self.misses or 0) if self.retrained else len(self.given)
 
     def policy(self, of: int) -> Survival:
         """Return what becomes part of the policy, with so many models."""
         how = self.models if isinstance(self.models, str) else "given"
-        known = {"confidence": self.confidence, "holds": self.holds, "models": how, "of": of}
+        known = {"confidence": self.confidence, "holds": self.holds, "compared": self.compared, "models": how, "of": of}
         return validated(Survival, {**known, "required": self.required}, WHERE)
 
 

@@ -76,7 +76,8 @@ worlds = st.builds(
 
 
 def wrapped(world: Drawn, models: list[Any], **options: Any) -> Any:
-    asked = {"holds": 0.5, "confidence": confidence_of(world.needed, world.models, 0.5) - 1e-9, "models": models[1:]}
+    sure = confidence_of(world.needed, world.models, 0.5) - 1e-9
+    asked = {"holds": 0.5, "confidence": sure, "compared": 1, "models": models[1:]}
     explained = mlflow_cf.wrap(models[0], world.frame, target=1, survival=asked, **options)
     assert explained.policy.survival.needed == world.needed
     return explained
@@ -194,7 +195,7 @@ def test_models_of_a_kind_are_one_structure_that_arrays_give_back(
         assume(len(np.unique(labels[some])) == classes and frame.c.iloc[some].nunique() == 3)
         models.append(make_pipeline(coded, last).fit(frame.iloc[some], labels[some]))
     explained = mlflow_cf.wrap(
-        models[0], frame, target=1, survival={"holds": 0.5, "confidence": 0.1, "models": models[1:]}
+        models[0], frame, target=1, survival={"holds": 0.5, "confidence": 0.1, "compared": 1, "models": models[1:]}
     )
     future, space = explained.extra_models.future, explained.space
     rows = frame.assign(a=rng.permutation(frame.a) * 2, b=rng.permutation(frame.b), c=rng.permutation(frame.c))
