@@ -262,7 +262,7 @@ class TestRefused:
             ({"models": []}, "survival.of"),
             ({"models": [MODEL] * 3}, "survival: 3 models cannot show a share of 0.95 with confidence 0.9"),
             ({"models": [MODEL], "misses": 1}, "survival.misses: "),
-            ({"holds": 0.999}, "survival: a share of 0.999 with confidence 0.9 needs more than 256 models"),
+            ({"holds": 0.999}, "survival: a share of 0.999 needs more than 256 models to be shown"),
         ],
     )
     def test_nonsense(self, survival: Any, told: str) -> None:

@@ -6,11 +6,11 @@ models that are drawn alike `agreeing` accept it with the binomial probability, 
 Beta(1, 1), becomes Beta(1 + agreeing, 1 + of - agreeing). The answer is promised to survive if the probability of
 p >= holds under it is at least `confidence`. With all models agreeing that is 1 - holds ** (of + 1) >= confidence.
 
-That is true of one row that is looked at. A search looks at many, and stops at the nearest that enough models accept: of
-rows with a smaller p, some are accepted by luck, and these are found. As with any test that is made several times, the
-chance of an error is therefore divided by how many rows are taken to be compared (Bonferroni): with 10 of them, 0.95 and
-0.9 need 89 models that all agree, where a single row needs 44. Rows beside each other are accepted by the same models,
-so that these are far fewer than the rows a search goes through.
+That is true of one row that is looked at. A search looks at many, and stops at the nearest that enough models accept:
+of rows with a smaller p, some are accepted by luck, and these are found. As with any test that is made several times,
+the chance of an error is therefore divided by how many rows are taken to be compared (Bonferroni): with 10 of them,
+0.95 and 0.9 need 89 models that all agree, where a single row needs 44. Rows beside each other are accepted by the same
+models, so that these are far fewer than the rows a search goes through.
 
 Source: Stepka, Stefanowski and Lango, Counterfactual Explanations with Probabilistic Guarantees on their Robustness to
 Model Change, KDD 2025 (BetaRCE), section 3, with the same prior.
@@ -65,8 +65,8 @@ def models_for(holds: float, confidence: float, misses: int = 0) -> int:
     for of in range(misses + 1, MOST_MODELS + 1):
         if confidence_of(of - misses, of, holds) >= confidence:
             return of
-    fact = f"a share of {holds} with confidence {confidence} needs more than {MOST_MODELS} models"
-    raise InputError(WHERE, fact, "ask for less of either, or for fewer misses")
+    fact = f"a share of {holds} needs more than {MOST_MODELS} models to be shown"
+    raise InputError(WHERE, fact, "ask for a smaller share, for less confidence, or for fewer misses")
 
 
 class Survives(BaseModel):
