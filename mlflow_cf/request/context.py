@@ -178,7 +178,7 @@ class RequestContext:
     @property
     def shared(self) -> Shared:
         """What requests share that ask for nothing further."""
-        return self._shared((), False, False, None)
+        return self._shared((), False, None, False)
 
     @property
     def required(self) -> Requirements:
@@ -207,10 +207,10 @@ class RequestContext:
             InputError: it asks for less than the policy, or for what the model was not wrapped with.
         """
         share = partial(self._share, others=others) if others else self._shared
-        return share(query.robust_to or (), query.plausible, query.survival, query.margin)
+        return share(query.robust_to or (), query.plausible, query.margin, query.survival)
 
     @cached_property
-    def _shared(self) -> Callable[[VersionsAsked, PlausiblyAsked, AskedSurvival, float | None], Shared]:
+    def _shared(self) -> Callable[[VersionsAsked, PlausiblyAsked, float | None, AskedSurvival], Shared]:
         """Returns what `_share` does, and keeps it for the last few combinations of options."""
         return lru_cache(MOST_KEPT, typed=True)(self._share)
 
@@ -218,8 +218,8 @@ class RequestContext:
         self,
         robust_to: VersionsAsked,
         plausible: PlausiblyAsked,
-        survival: AskedSurvival,
         margin: float | None,
+        survival: AskedSurvival = False,
         others: tuple[Requirement, ...] = (),
     ) -> Shared:
         further = (*self._versions(robust_to), *self._plausible(plausible), *self._surviving(survival), *others)
