@@ -161,9 +161,8 @@ class ExplainedModel:
             X: rows to explain: a table with at least the model's columns, an array (m, d) of them, or one row as a
                 Series or dict. ``0`` and ``"0"`` are the same column.
             params: ``{"counterfactual": {...}}`` with any of explain, count, target, constraints, explainer, seed,
-                time_limit_s, max_evaluations, certify, robust_to, plausible, margin, diversity, min_difference,
-                why_not, region, levers, responsiveness, language, record and reasons, as in `explain`;
-                None: the policy's defaults.
+                time_limit_s, max_evaluations, certify, robust_to, plausible, survival, margin, diversity,
+                min_difference, why_not, region, levers, responsiveness, language, record and reasons, as in `explain`.
             within_s: seconds in which a client must have its reply, where one waits for it: one time limit holds for
                 all rows then, and so do the policy's limits on how many there may be; None: as long as it takes.
 
@@ -205,6 +204,7 @@ class ExplainedModel:
         explain: Explain = "unfavourable",
         robust_to: AnyVersions = None,
         plausible: bool | Mapping[str, Any] | None = None,
+        survival: bool | Mapping[str, Any] | None = None,
         margin: float | None = None,
         diversity: Diversity | None = None,
         min_difference: float | None = None,
@@ -234,6 +234,7 @@ class ExplainedModel:
             robust_to: more models under which answers must meet the same target: names of those in the artifact or
                 True for all; others as in `wrap`.
             plausible: whether answers must look like the background, or ``{"quantile": ...}`` for how much.
+            survival: whether answers must survive retraining, or ``{"confidence": ...}`` for how surely.
             margin: by how much the probability of the wanted label must exceed the target's, or one half.
             diversity: which of several answers come first: the best of every set of changed features (``sets``), or
                 the nearest (``near``); None: as the policy says.
@@ -241,8 +242,7 @@ class ExplainedModel:
             why_not: how much to find out about rows without counterfactual: ``"quick"``, ``"full"`` or False.
             region: whether to widen counterfactuals to boxes in which every admissible row is one, too: in the features
                 that they change (True), or in all of them (``"all"``).
-            levers: sets of features, or a number: the nearest answer of each set, or of all sets of up to so many
-                feature groups; see `levers`.
+            levers: sets of features, or how many groups may be in one: the nearest answer of each; see `levers`.
             responsiveness: which share of the lawful changes of each feature group turns the decision.
             language: of sentences, ``"en"`` or ``"de"``; None: the policy's.
             record: whether each explanation has its record as JSON; see `record`.
@@ -271,6 +271,7 @@ class ExplainedModel:
                 "certify": certify,
                 "robust_to": versions,
                 "plausible": plausible,
+                "survival": survival,
                 "margin": margin,
                 "diversity": diversity,
                 "min_difference": min_difference,
@@ -298,6 +299,7 @@ class ExplainedModel:
         minimality: bool = True,
         robust_to: AnyVersions = None,
         plausible: bool | Mapping[str, Any] | None = None,
+        survival: bool | Mapping[str, Any] | None = None,
         margin: float | None = None,
     ) -> Verifications:
         """Verify given counterfactuals (m, d), each for its row of `rows` (m, d) or all for a single one (1, d).
@@ -306,7 +308,7 @@ class ExplainedModel:
         are an `InputError`; a row that cannot be coded is reported instead.
         """
         versions, others = self.context.opened(robust_to)
-        query = Query.read({"robust_to": versions, "plausible": plausible, "margin": margin})
+        query = Query.read({"robust_to": versions, "plausible": plausible, "survival": survival, "margin": margin})
         requirements = self.context.shared_by(query, others).requirements
         wanted = self.policy.target_for(target, self.model, owner=True)
         wanted.check_single()

@@ -27,6 +27,7 @@ from mlflow_cf.policy import (
 )
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.policy.reasons import read_wordings
+from mlflow_cf.policy.survival import SurvivalSource, SurvivalWanted
 from mlflow_cf.validation import Model, validated
 from mlflow_cf.words.phrases import Language
 
@@ -92,6 +93,9 @@ class WrapOptions:
         reasons: the owner's codes and texts of reasons, by feature: ``{"income": {"code": "C07", "text": "Income
             insufficient for amount of credit requested"}}``.
         protected: features that are to carry no weight: where one does, `reasons` raise an alarm.
+        survival: under how many of the models that retraining may give answers must hold: True, or a dict of ``holds``
+            (0.95, a share of them) and ``confidence`` (0.9) that it holds under so many; ``models``: ``"bootstrap"``,
+            ``"folds"`` or a list of retrained models; ``misses``: how many may refuse it, and ``required``.
     """
 
     target: TargetSource = None
@@ -115,11 +119,17 @@ class WrapOptions:
     language: Language = "en"
     reasons: Mapping[str, Any] | None = None
     protected: Sequence[str] = ()
+    survival: SurvivalSource = None
 
     @cached_property
     def versions(self) -> tuple[Version, ...]:
         """The other models with their names."""
         return read_versions(self.robust_to)
+
+    @cached_property
+    def surviving(self) -> SurvivalWanted | None:
+        """The survival that is wanted, if there is one."""
+        return SurvivalWanted.read(self.survival)
 
     def policy(self, model: OpenModel) -> Policy:
         """Return the policy these options make for `model`.
@@ -142,6 +152,7 @@ class WrapOptions:
                 "trace": ("rows" if self.trace else "off") if isinstance(self.trace, bool) else self.trace,
                 "robust_to": tuple(RobustTo(name=one.name, required=one.required) for one in self.versions),
                 "plausible": Plausible.read(self.plausible),
+                "survival": None if (wanted := self.surviving) is None else wanted.policy(wanted.wanted_models),
                 "margin": self.margin,
                 "diversity": self.diversity,
                 "min_difference": self.min_difference,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
 from mlflow_cf.backgrounds import Background, taken
@@ -23,7 +24,9 @@ from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.policy.survival import SurvivalSource
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
+from mlflow_cf.survival import Retrained, future_models, retrained
 from mlflow_cf.words.phrases import Language
 
 _logger = logging.getLogger(__name__)
@@ -56,6 +59,7 @@ def wrap(
     language: Language = "en",
     reasons: Mapping[str, Any] | None = None,
     protected: Sequence[str] = (),
+    survival: SurvivalSource = None,
     output: str | None = None,
 ) -> ExplainedModel:
     """Wrap a fitted model so that it explains its decisions; in memory, without MLflow's tracking or a server.
@@ -75,10 +79,42 @@ def wrap(
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
-                          language, reasons, protected)  # fmt: skip
+                          language, reasons, protected, survival)  # fmt: skip
     rows, labels, counted = taken(data, labels)
     opened = open_native(model, output=output, rows=rows)
-    return assemble(opened, rows, labels, options, open_versions(options.versions, rows, output), counted)
+    versions, drawn = open_versions(options.versions, rows, output), drawn_models(model, opened, rows, labels, options)
+    return assemble(opened, rows, labels, options, OtherModels(versions, drawn), counted)
+
+
+@dataclass(frozen=True, eq=False)
+class OtherModels:
+    """Models beside the one that is explained.
+
+    Attributes:
+        versions: name -> another version, opened.
+        drawn: models that retraining may give; None: none are asked for.
+    """
+
+    versions: Mapping[str, OpenModel] = field(default_factory=dict)
+    drawn: Retrained | None = None
+
+
+def drawn_models(
+    model: object, opened: OpenModel, data: Table, labels: ArrayLike | None, options: WrapOptions
+) -> Retrained | None:
+    """Return the models that retraining a model, which is also `opened`, may give; None if none are asked for.
+
+    Raises:
+        InputError: there are no labels, or it cannot be retrained.
+    """
+    wanted = options.surviving
+    if wanted is None:
+        return None
+    options.policy(opened)  # what is wrong with it is found before anything is fitted
+    rows = data if isinstance(data, np.ndarray) else as_background(data, opened.columns, numbered=True)
+    if isinstance(rows, pd.DataFrame) and opened.columns and set(opened.columns) <= set(rows.columns):
+        rows = rows.loc[:, list(opened.columns)]
+    return retrained(model, rows, labels, wanted, options.seed)
 
 
 def assemble(
@@ -86,10 +122,10 @@ def assemble(
     data: Table,
     labels: ArrayLike | None,
     options: WrapOptions,
-    versions: Mapping[str, OpenModel] | None = None,
+    others: OtherModels | None = None,
     counted: Background | None = None,
 ) -> ExplainedModel:
-    """Join an opened model, and other `versions` by their names, with its background and options.
+    """Join an opened model, and `others` beside it, with its background and options.
 
     Where the rows of `data` are a sample, `counted` is what is known of all rows.
     """
@@ -117,7 +153,9 @@ def assemble(
     else:
         codes, space = stand_ins(codes), replace(space, joint=())  # combinations are parts of rows
         background = BackgroundRows(space.decode(codes), None, codes)
-    extra_models = ExtraModels.learn(policy, versions or {}, space, codes)
+    others = others or OtherModels()
+    future = None if others.drawn is None else future_models(others.drawn, model, space, codes)
+    extra_models = ExtraModels.learn(policy, others.versions, space, codes, future=future)
     explained = ExplainedModel.build(
         model, space, background, policy, explainer, LearnedOnce(extra_models=extra_models, causal=causal)
     )

@@ -35,7 +35,7 @@ FLOORS = (
     ("explainers",),
     ("engine", "milp"),
     ("search",),
-    ("metrics",),
+    ("metrics", "survival"),
     ("problem",),
     ("reasons",),
     ("goal",),

@@ -142,6 +142,7 @@ class TestRecord:
             "region",
             "region_reason",
             "rung",
+            "survival",
         ]
         assert list(record["row"]) == list(FRAME.columns)
         # its own value everywhere but in the change; missing stays missing

@@ -75,6 +75,13 @@ MAY: dict[str, tuple[list[Any], list[tuple[Any, str]]]] = {
             ({"method": "lof"}, "plausible.method: "),
         ],
     ),
+    "survival": (
+        [True, False, {"confidence": 0.7}],
+        [
+            ({"holds": 0.4}, "survival.holds: 0.4 is less than the policy's 0.5; ask for more"),
+            ({"models": "folds"}, "survival.models: "),
+        ],
+    ),
     "region": ([False, True, "all"], [("some", "region: "), (1, "region: ")]),
     "levers": (
         [1, [["income"], ["income", "debt"]]],
@@ -138,9 +145,11 @@ def explained() -> ExplainedModel:
     return mlflow_cf.wrap(
         model,
         NUMBERS,
+        GOOD,
         target={"label": 1, "min_probability": 0.7},
         robust_to=[{"model": other, "name": "v1", "required": False}],
         plausible="isolation_forest",
+        survival={"holds": 0.5, "confidence": 0.7, "compared": 1},
         margin=0.1,
         **POLICY,
     )

@@ -35,6 +35,7 @@ from parts import (
     runs,
     several,
     structure_speed,
+    survival,
     tree_contest,
 )
 from parts.gates import Gate, told
@@ -156,6 +157,28 @@ def run_further(chosen: Options) -> list[str]:
     promised = [(name, gate) for name, lines in measured.items() for gate in further.gates(lines)]
     print(f"\n=== Further requirements, with certificates\n\n{further.table(measured)}\n{told(promised)}")
     return [f"BROKEN {gate} ({name})" for name, gate in promised if gate.most is False and not gate.kept]
+
+
+def run_survival(chosen: Options) -> list[str]:
+    """Promise that answers survive a retraining, and retrain; return the promises that were broken."""
+    measured: dict[str, survival.Line] = {}
+    costs: dict[str, dict[str, float]] = {}
+    for name in chosen.data_sets:
+        parts = split(name, chosen.seed, VIEWS[name])
+        constraints = constraints_for(name, parts.X, rules=False)
+        for model in chosen.models or survival.MODELS:
+            line = survival.run(parts, model, chosen.rows or survival.ROWS, chosen.seed, constraints)
+            measured[f"{name} / {model}"] = line
+            print(f"{name} / {model}: {line}", flush=True)
+        case = parts.case(fitted("xgboost", parts.X, parts.y, chosen.seed), chosen.rows or 30, constraints)
+        costs[name] = survival.certified(case, chosen.seed)
+        print(f"{name}: {costs[name]}", flush=True)
+    runs.log_figures({f"survival {name}": vars(line) for name, line in measured.items()})
+    promised = [("all", gate) for gate in survival.gates(measured)]
+    promised += [(name, survival.cost_gate(cost)) for name, cost in costs.items()]
+    told_costs = pd.DataFrame(costs).T.round(3).to_string()
+    print(f"\n=== Survival\n\n{survival.table(measured)}\n\n{told_costs}\n{told(promised)}")
+    return []
 
 
 def run_hard(chosen: Options) -> list[str]:
@@ -312,6 +335,7 @@ PARTS: Mapping[str, Callable[[Options], list[str]]] = {
     "reasons": run_reasons,
     "regions": run_regions,
     "several": several.run_several,
+    "survival": run_survival,
     "swarm": beside_papers.run_swarm,
     "synthetic": beside_papers.run_synthetic,
     "trees": run_trees,

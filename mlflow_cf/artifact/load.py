@@ -23,6 +23,7 @@ from mlflow_cf.model.flavors import INNER, open_folder
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import named
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
+from mlflow_cf.survival import FutureModels
 
 
 def load_folder(folder: Path) -> ExplainedModel:
@@ -74,7 +75,10 @@ def assembled(
     for version in policy.robust_to:
         with named(version.name):
             others[version.name] = _opened(folder / versions.FOLDER / version.name, parts)
-    extra_models = ExtraModels.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility)
+    future = None
+    if policy.survival is not None and parts.future is not None:
+        future = FutureModels.of(parts.future, policy.survival.of, model, parts.space, parts.codes)
+    extra_models = ExtraModels.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility, future)
     kept = LearnedOnce(learned, extra_models, parts.causal)
     return ExplainedModel.build(model, parts.space, parts.background, policy, explainer, kept)
 

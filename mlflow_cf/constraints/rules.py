@@ -57,9 +57,12 @@ Key = Literal[
     "margin",
     "robust_to",
     "plausible",
+    "survival",
 ]
 # Keys that stand beside the constraints.
-_ELSEWHERE: Final = {"min_probability": "target.min_probability"} | {k: k for k in ("margin", "robust_to", "plausible")}
+_ELSEWHERE: Final = {"min_probability": "target.min_probability"} | {
+    k: k for k in ("margin", "robust_to", "plausible", "survival")
+}
 
 
 @dataclass(frozen=True)

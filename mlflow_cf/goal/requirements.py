@@ -15,9 +15,10 @@ from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.scorer import Scorer, joined
-from mlflow_cf.goal.targets import BoundTarget, Rating, spread_of
+from mlflow_cf.goal.targets import BoundTarget, Rating, Votes, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
+from mlflow_cf.policy.survival import Survives
 from mlflow_cf.policy.target import Target
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.reasons import Uncertified
@@ -37,6 +38,8 @@ class Requirement:
         outcome: its predictions of the background.
         opened: the structure inside it, or why there is none.
         target: what it must predict; None: the target of the model.
+        votes: None where the judge is one model; else how many of those that it stands for must predict it.
+        promise: what these votes promise of an answer, if they are those of retrained models.
     """
 
     origin: Origin
@@ -44,6 +47,8 @@ class Requirement:
     outcome: Outcome
     opened: Opened
     target: Target | None = None
+    votes: Votes | None = None
+    promise: Survives | None = None
 
     @classmethod
     def learn(
@@ -71,7 +76,8 @@ class Requirement:
         if wanted.differs and target.own >= 0:
             label = target.model.classes[target.own]
             own = model.classes.index(label) if label in model.classes else -1
-        return BoundTarget(wanted, model, own, self._spread if wanted.interval else 1.0)
+        spread = target.spread if self.votes is not None else self._spread
+        return BoundTarget(wanted, model, own, spread if wanted.interval else 1.0, self.votes)
 
     @cached_property
     def _spread(self) -> float:

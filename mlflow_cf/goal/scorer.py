@@ -6,7 +6,7 @@ targets. For targets that depend on a single number: that number as a weighted s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -135,6 +135,9 @@ class Scorer:
         return self.rate_encoded(self.encoded(range(Z.shape[1]), Z))
 
 
+Bound = Callable[[Floats, Floats, SumTarget, float], Floats]
+
+
 def joined(structures: Sequence[Structure], columns: int) -> Structure:
     """Return structures over so many columns as one."""
     return structures[0] if len(structures) == 1 else Joined.of(structures, columns)
@@ -150,16 +153,41 @@ def upper_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -
     """
     found = np.full(len(low), np.inf)
     for target in targets:
-        least, most = target.of(low), target.of(high)
-        largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
-        if target.kind == "interval":
-            far = np.minimum(most[:, 0] - target.low, target.high - least[:, 0])
-        else:
-            far = np.maximum.reduce(
-                [_label_bound(least, most, column, target) for column in target.columns], initial=-np.inf
-            )
-        found = np.minimum(found, far + tolerance * largest)
+        found = np.minimum(found, _of_votes(_most_margin, target.of(low), target.of(high), target, tolerance))
     return found
+
+
+def _of_votes(bound: Bound, low: Floats, high: Floats, target: SumTarget, tolerance: float) -> Floats:
+    """Return a `bound` (m,) of one target; where models vote, the bound that as many as are needed reach.
+
+    That bounds the margin of the model which decides: at least so many have an upper bound no smaller than its margin,
+    and at least so many a margin no smaller than that rank of the lower bounds.
+    """
+    if target.votes is None:
+        return bound(low, high, target, tolerance)
+    found = bound(target.each(low), target.each(high), target.alone, tolerance)
+    return target.votes.reached(found.reshape(-1, target.votes.of))
+
+
+def _rounding(low: Floats, high: Floats, tolerance: float) -> Floats:
+    """Return by how much margins of raw scores between bounds (m, k) may be off."""
+    largest = np.maximum(np.abs(low).max(axis=1, initial=1.0), np.abs(high).max(axis=1, initial=1.0))
+    return np.asarray(tolerance * largest)
+
+
+def _most_margin(low: Floats, high: Floats, target: SumTarget, tolerance: float) -> Floats:
+    """Return an upper bound (m,) of the margin of one target; see `upper_bound`."""
+    if target.kind == "interval":
+        far = np.minimum(high[:, 0] - target.low, target.high - low[:, 0])
+    else:
+        bounds = [_label_bound(low, high, column, target) for column in target.columns]
+        far = np.maximum.reduce(bounds, initial=-np.inf)
+    return np.asarray(far + _rounding(low, high, tolerance))
+
+
+def _least_margin(low: Floats, high: Floats, target: SumTarget, tolerance: float) -> Floats:
+    """Return a lower bound (m,) of the margin of one target; see `lower_bound`."""
+    return _left_over(low, high, target) - _rounding(low, high, tolerance)
 
 
 def certainly_met(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Bools:
@@ -178,9 +206,7 @@ def lower_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -
     """
     found = np.full(len(low), np.inf)
     for target in targets:
-        least, most = target.of(low), target.of(high)
-        largest = np.maximum(np.abs(least).max(axis=1, initial=1.0), np.abs(most).max(axis=1, initial=1.0))
-        found = np.minimum(found, _left_over(least, most, target) - tolerance * largest)
+        found = np.minimum(found, _of_votes(_least_margin, target.of(low), target.of(high), target, tolerance))
     return found
 
 
@@ -262,7 +288,7 @@ class DecisionScore:
             targets: all of which must be met.
             tolerance: by how much scores may be off, in units of max(1, |score|).
         """
-        if len(targets) != 1 or tolerance > MOST_TOLERANCE:
+        if len(targets) != 1 or targets[0].votes is not None or tolerance > MOST_TOLERANCE:
             return None
         (target,) = targets
         if target.kind == "interval":

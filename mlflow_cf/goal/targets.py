@@ -8,9 +8,9 @@ further requirements. This is plain numpy, because compiling it would cost a thi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,25 @@ class Rating:
         return cls(favourable, np.minimum.reduce([rating.grade for rating in ratings]))
 
 
+class Votes(NamedTuple):
+    """How many of several models must meet a target.
+
+    Attributes:
+        needed: so many at least; of: all that there are.
+    """
+
+    needed: int
+    of: int
+
+    def reached(self, values: Floats) -> Floats:
+        """Return, of the values (m, of) of all models, the largest one (m,) that as many as are needed reach.
+
+        That is the value with the rank `needed` from above; what is no number is the smallest.
+        """
+        found: Floats = -np.partition(-values, self.needed - 1, axis=1)[:, self.needed - 1]
+        return found
+
+
 @dataclass(frozen=True)
 class BoundTarget:
     """A target with what it depends on beside a prediction.
@@ -54,16 +73,22 @@ class BoundTarget:
         own: position among the classes of the label predicted for the row to explain, -1 without; `Target.other()` is
             any other label.
         spread: largest minus smallest prediction on the background: the unit of the distance to an interval.
+        votes: None where one model decides; else how many of several must meet the target. Their scores stand side by
+            side in `Outcome.scores`, also those of regressions.
     """
 
     target: Target
     model: OpenModel
     own: int = -1
     spread: float = 1.0
+    votes: Votes | None = None
 
     @np.errstate(invalid="ignore", over="ignore", divide="ignore")
     def rate(self, outcome: Outcome) -> Rating:
         """Rate m rows by their outcome."""
+        if self.votes is not None:
+            favourable, grade, _ = _rate_votes(self._scores(outcome), self._of_scores)
+            return Rating(favourable, grade)
         if self._interval:
             return Rating(*rate_values(outcome.values.astype(np.float64), self._of_scores))
         if outcome.scores is not None:
@@ -73,13 +98,23 @@ class BoundTarget:
 
     def met(self, outcome: Outcome) -> NDArray[np.bool_]:
         """Return (m,) which rows meet the target by their outcome, as `rate` says."""
-        graded = self._interval or (outcome.scores is not None and self.target.min_probability)
+        graded = self._interval or self.votes or (outcome.scores is not None and self.target.min_probability)
         return self.rate(outcome).favourable if graded else self._decided(outcome.codes)
 
     def _decided(self, codes: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Return (m,) which labels (m,), as positions among the classes, are wanted; -1, none of them, never is."""
         wanted: NDArray[np.bool_] = codes != self.own if self.target.differs else codes == self._column
         return wanted & (codes >= 0)
+
+    @np.errstate(invalid="ignore", over="ignore", divide="ignore")
+    def agreeing(self, outcome: Outcome) -> NDArray[np.intp]:
+        """Return (m,) how many of the models that vote meet the target."""
+        return np.asarray(_votes(self._scores(outcome), self._of_scores)[0].sum(axis=1))
+
+    @staticmethod
+    def _scores(outcome: Outcome) -> Floats:
+        """Return the scores (m, k) of all models that vote; of no rows, none were given."""
+        return np.empty((0, 0)) if outcome.scores is None else outcome.scores.astype(np.float64)
 
     def probability(self, outcome: Outcome) -> list[float | None]:
         """Return the probability of the wanted label (of the likeliest other one) per row; None without."""
@@ -109,11 +144,12 @@ class BoundTarget:
 
     def _for_sums(self, link: Link, start: int, sums: int) -> SumTarget:
         target = self.target
+        each = sums if self.votes is None else sums // self.votes.of
         return SumTarget(
             link=link,
             start=start,
             stop=start + sums,
-            classes=2 if link in ("sigmoid", "share") and sums == 1 else sums,
+            classes=2 if link in ("sigmoid", "share") and each == 1 else each,
             kind="interval" if self._interval else "other" if target.differs else "label",
             column=self.own if self._interval or target.differs else self._column,
             least=target.min_probability or 0.0,
@@ -121,12 +157,14 @@ class BoundTarget:
             high=np.inf if target.high is None else float(target.high),
             spread=self.spread,
             margins=self.model.score_kind == "margin",
+            votes=self.votes,
         )
 
     @cached_property
     def _of_scores(self) -> SumTarget:
         """The target for the model's own scores."""
-        return self.of_sums("identity", 0, max(len(self.model.classes), 1))
+        models = 1 if self.votes is None else self.votes.of
+        return self.of_sums("identity", 0, max(len(self.model.classes), 1) * models)
 
     @cached_property
     def _column(self) -> int:
@@ -159,6 +197,8 @@ class SumTarget:
         least: least probability of the predicted label, 0 without.
         low, high: the wanted interval; spread: the unit of the distance to it.
         margins: whether the model's scores are margins (as of an SVM), which a sigmoid or softmax makes shares of.
+        votes: None where one model decides; else how many of several must meet the target, whose raw scores stand side
+            by side in these columns.
     """
 
     link: Link
@@ -172,6 +212,7 @@ class SumTarget:
     high: float
     spread: float
     margins: bool
+    votes: Votes | None = None
 
     def of(self, sums: Floats) -> Floats:
         """Return this target's columns of raw scores (m, k)."""
@@ -181,6 +222,20 @@ class SumTarget:
     def columns(self) -> list[int]:
         """The classes that meet the target."""
         return [self.column] if self.kind == "label" else [c for c in range(self.classes) if c != self.column]
+
+    @property
+    def width(self) -> int:
+        """Number of raw scores of one model."""
+        return self.stop - self.start if self.votes is None else (self.stop - self.start) // self.votes.of
+
+    @cached_property
+    def alone(self) -> SumTarget:
+        """The target of each of the models that vote, over its own raw scores."""
+        return replace(self, start=0, stop=self.width, votes=None)
+
+    def each(self, sums: Floats) -> Floats:
+        """Return the raw scores (m * models, width) of all models that vote, of raw scores (m, models * width)."""
+        return sums.reshape(-1, self.width)
 
 
 Targets = Sequence[SumTarget]
@@ -264,6 +319,8 @@ def rate_sums(sums: Floats, targets: Targets) -> tuple[Bools, Floats, Floats]:
 
 def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
     """Rate the raw scores (m, k) of one target; see `rate_sums`."""
+    if target.votes is not None:
+        return _rate_votes(sums, target)
     if target.kind == "interval":
         value = sums[:, 0]
         favourable, grade = rate_values(value, target)
@@ -278,6 +335,24 @@ def _rate(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
         behind = np.where((label == target.column) == (target.kind == "label"), 0.0, margin)
         margin = np.where(favourable, np.minimum(margin, -short), np.maximum(behind, short))
     return favourable, grade, margin
+
+
+def _votes(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
+    """Return what `rate_sums` does, per model that votes: three arrays (m, models), of raw scores (m, k)."""
+    models = 0 if target.votes is None else target.votes.of
+    favourable, grade, margin = _rate(target.each(sums), target.alone)
+    return favourable.reshape(-1, models), grade.reshape(-1, models), margin.reshape(-1, models)
+
+
+def _rate_votes(sums: Floats, target: SumTarget) -> tuple[Bools, Floats, Floats]:
+    """Rate the raw scores (m, k) of models that vote; see `rate_sums`.
+
+    The model decides whose signed margin has the rank of the votes needed: the margin of all is its own.
+    """
+    votes = target.votes or Votes(1, 1)
+    met, grade, margin = _votes(sums, target)
+    signed = np.where(met, margin, -margin)
+    return met.sum(axis=1) >= votes.needed, votes.reached(grade), np.abs(votes.reached(signed))
 
 
 def _ranked(scores: Floats) -> tuple[NDArray[np.intp], Floats, Floats]:
@@ -326,7 +401,7 @@ def rounding(sums: Floats, targets: Targets, tolerance: float) -> float:
         return np.inf
     unit = np.inf  # the least of those of unbounded values
     for target in targets:
-        if target.least > 0 or (target.link == "sigmoid" and target.stop - target.start > 1):
+        if target.least > 0 or (target.link == "sigmoid" and target.width > 1):
             return np.inf
         unit = min(unit, target.spread, 1.0) if target.link == "identity" else unit
     if np.isinf(unit):
@@ -337,6 +412,8 @@ def rounding(sums: Floats, targets: Targets, tolerance: float) -> float:
 
 def _lacks(sums: Floats, target: SumTarget) -> Floats:
     """Return what must be added to the raw scores (m, k) of one target to meet it; negative where it is met."""
+    if target.votes is not None:
+        return _lacking_votes(sums, target, target.votes)
     if target.kind == "interval":
         found: Floats = np.maximum(target.low - sums[:, 0], sums[:, 0] - target.high) / target.spread
         return found
@@ -344,6 +421,16 @@ def _lacks(sums: Floats, target: SumTarget) -> Floats:
         return _behind(sums, target.column, target)
     behind = [_behind(sums, column, target) for column in target.columns]
     return reduce(np.minimum, behind) if behind else np.full(len(sums), np.inf)
+
+
+def _lacking_votes(sums: Floats, target: SumTarget, votes: Votes) -> Floats:
+    """Return what the models lack (m,) that need least, as many as are needed: see `lacking`, also for its sign.
+
+    Next to the threshold it is what the last of them lacks: what many lack together says nothing about rounding.
+    """
+    parts = np.sort(_lacks(target.each(sums), target.alone).reshape(-1, votes.of), axis=1)[:, : votes.needed]
+    worst = parts[:, -1]
+    return np.where(worst > NEAR, np.maximum(parts, 0.0).sum(axis=1), worst)
 
 
 def _behind(sums: Floats, column: int, target: SumTarget) -> Floats:

@@ -25,9 +25,11 @@ def ways(problem: Problem) -> list[tuple[ClassTarget, ...]]:
     """Return all ways of meeting a problem's targets: one class of each.
 
     Raises:
-        NotLinearError: there are too many.
+        NotLinearError: there are too many, or some of several models are enough.
     """
     targets = () if problem.scorer is None else problem.scorer.targets
+    if any(target.votes is not None for target in targets):
+        raise NotLinearError(say("votes"))
     columns = [[None] if target.kind == "interval" else target.columns for target in targets]
     if np.prod([len(several) for several in columns]) > MOST_WANTED:
         raise NotLinearError(say("many_ways", most=MOST_WANTED))

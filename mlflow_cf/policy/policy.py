@@ -36,6 +36,7 @@ from mlflow_cf.policy.limits import (
 )
 from mlflow_cf.policy.privacy import Privacy
 from mlflow_cf.policy.reasons import ReasonsAsked, Wording
+from mlflow_cf.policy.survival import Survival, SurvivalAsked
 from mlflow_cf.policy.target import Target
 from mlflow_cf.validation import validated
 from mlflow_cf.words.phrases import Language
@@ -64,6 +65,7 @@ class Policy(BaseModel):
         trace: whether each served explanation becomes an MLflow trace: with its rows, or with digests of them.
         robust_to: other models in the artifact under which answers must meet the same target.
         plausible: how much answers must look like the background; None: that was not learned.
+        survival: under which share of retrained models answers must hold; None: no model was retrained.
         margin: what the probability of the wanted label must exceed the target's by, or one half where that has none.
         diversity: which of several answers come first: the best of every set of changed features, or the nearest.
         min_difference: several answers differ by a level, or in a number by this share of its range.
@@ -88,6 +90,7 @@ class Policy(BaseModel):
     trace: Trace = "off"
     robust_to: Annotated[tuple[RobustTo, ...], Field(max_length=MOST_VERSIONS)] = ()
     plausible: Plausible | None = None
+    survival: Survival | None = None
     margin: Margin = 0.0
     diversity: Diversity = "sets"
     min_difference: LeastDifference = LEAST_DIFFERENCE
@@ -211,6 +214,7 @@ class Query(BaseModel):
         certify: prove that nothing is nearer, as far as the limits allow.
         robust_to: names of other models in the artifact under which answers must hold as well, or true for all.
         plausible: whether answers must look like the background, or ``{"quantile": ...}`` for how much.
+        survival: whether answers must survive retraining, or ``{"confidence": ..., "holds": ...}`` for how surely.
         margin: by how much the probability must exceed the least one; not less than the policy's.
         diversity: which of several answers come first: the best of every set of changed features (``sets``), or the
             nearest (``near``).
@@ -240,6 +244,7 @@ class Query(BaseModel):
     certify: StrictBool = False
     robust_to: StrictBool | Annotated[tuple[StrictStr, ...], Field(max_length=MOST_VERSIONS)] = ()
     plausible: StrictBool | Plausibly = False
+    survival: StrictBool | SurvivalAsked = False
     margin: Margin | None = None
     diversity: Diversity | None = None
     min_difference: LeastDifference | None = None

@@ -132,6 +132,7 @@ class _Checking:
             "constraints": query.constraints,
             "robust_to": query.robust_to or None,
             "plausible": self.record.query.get("plausible"),
+            "survival": self.record.query.get("survival"),
             "margin": query.margin,
         }
 

@@ -28,11 +28,13 @@ from mlflow_cf.model.steps import described_steps
 from mlflow_cf.model.versions import WHERE, Version, open_versions, read_versions, shown_features
 from mlflow_cf.policy import Policy, Query, Target
 from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
+from mlflow_cf.policy.survival import AskedSurvival
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.reasons.reasoning import Reasoning
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.request import Caller, Request, Tightened, Work
 from mlflow_cf.structures.structure import score_rows
+from mlflow_cf.survival import FutureModels
 from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
 from mlflow_cf.words.sentences import Speaker
@@ -47,10 +49,12 @@ class ExtraModels:
     Attributes:
         versions: name -> another model, under which answers may have to be valid.
         plausibility: the learned measure of how much rows look like the background, if there is one.
+        future: the models that retraining may give, if there are some.
     """
 
     versions: Mapping[str, Requirement] = field(default_factory=dict)
     plausibility: Plausibility | None = None
+    future: FutureModels | None = None
 
     @classmethod
     def learn(
@@ -60,8 +64,11 @@ class ExtraModels:
         space: FeatureSpace,
         background: Floats,
         plausibility: Plausibility | None = None,
+        future: FutureModels | None = None,
     ) -> ExtraModels:
         """Learn from coded background rows (n, d) what a policy asks for, unless `plausibility` was learned before.
+
+        The models that retraining may give are opened already.
 
         Raises:
             InputError: a version that does not take the same features, or cannot meet the same target; neighbours
@@ -78,7 +85,7 @@ class ExtraModels:
             plausibility = Plausibility.learn(policy.plausible.method, space, background)
         for requirement in opened.values():
             requirement.check(policy.target)
-        return cls(opened, plausibility)
+        return cls(opened, plausibility, future)
 
     def split(self, asked: AnyVersions) -> tuple[VersionsAsked, tuple[Version, ...]]:
         """Return the names in `asked` of models that are here, and the other models, which are still to be opened.
@@ -94,6 +101,7 @@ class ExtraModels:
     def describe(self) -> dict[str, str]:
         """Return the note on the structure of each, by its path."""
         every = [*self.versions.values(), *([self.plausibility.requirement] if self.plausibility else [])]
+        every += [] if self.future is None else [self.future.requirement]
         return {one.origin.path: str(one.opened.note) for one in every}
 
 
@@ -124,7 +132,7 @@ MOST_KEPT: Final = 8  # combinations of options whose structures and tables are 
 
 
 class Shared(NamedTuple):
-    """What requests share that have the same `robust_to`, `plausible` and `margin`.
+    """What requests share that have the same `robust_to`, `plausible`, `survival` and `margin`.
 
     Attributes:
         requirements: what answers must meet.
@@ -171,7 +179,7 @@ class RequestContext:
     @property
     def shared(self) -> Shared:
         """What requests share that ask for nothing further."""
-        return self._shared((), False, None)
+        return self._shared((), False, None, False)
 
     @property
     def required(self) -> Requirements:
@@ -200,10 +208,10 @@ class RequestContext:
             InputError: it asks for less than the policy, or for what the model was not wrapped with.
         """
         share = partial(self._share, others=others) if others else self._shared
-        return share(query.robust_to or (), query.plausible, query.margin)
+        return share(query.robust_to or (), query.plausible, query.margin, query.survival)
 
     @cached_property
-    def _shared(self) -> Callable[[VersionsAsked, PlausiblyAsked, float | None], Shared]:
+    def _shared(self) -> Callable[[VersionsAsked, PlausiblyAsked, float | None, AskedSurvival], Shared]:
         """Returns what `_share` does, and keeps it for the last few combinations of options."""
         return lru_cache(MOST_KEPT, typed=True)(self._share)
 
@@ -212,9 +220,10 @@ class RequestContext:
         robust_to: VersionsAsked,
         plausible: PlausiblyAsked,
         margin: float | None,
+        survival: AskedSurvival = False,
         others: tuple[Requirement, ...] = (),
     ) -> Shared:
-        further = (*self._versions(robust_to), *self._plausible(plausible), *others)
+        further = (*self._versions(robust_to), *self._plausible(plausible), *self._surviving(survival), *others)
         requirements = replace(self.model, further=further, margin=self.policy.margin_for(margin))
         known = requirements.structure is self.bound_policy.tables.structure
         bound_policy = self.bound_policy if known else self.bound_policy.opened_by(requirements.structure)
@@ -245,6 +254,18 @@ class RequestContext:
         if asked or policy.required:
             wanted = asked if isinstance(asked, Plausibly) else Plausibly()
             requirement = learned.required(wanted.tightened(policy))
+            yield requirement if policy.required else _by_request(requirement)
+
+    def _surviving(self, asked: AskedSurvival) -> Iterator[Requirement]:
+        """Yield the requirement to hold under models that retraining may give, by the policy or because it is asked."""
+        policy, future = self.policy.survival, self.extra_models.future
+        if policy is None or future is None:
+            if asked:
+                fix = "leave it out, or log the model with survival=..."
+                raise InputError("survival", "no model was retrained when the model was logged", fix)
+            return
+        if asked or policy.required:
+            requirement = future.required(policy.tightened(asked))
             yield requirement if policy.required else _by_request(requirement)
 
     def target(self, query: Query, requirements: Requirements, *, owner: bool) -> Target:

@@ -181,7 +181,7 @@ def _levers_of(request: Request, rows: Rows) -> Levers:
 def lever_records(task: RowTask, answers: LeverAnswers, request: Request) -> tuple[LeverSet, ...]:
     """Return what the sets of levers of a row can do, as replies show it."""
     told = Answer("found", "", answers.verified)
-    found = list(counterfactuals(task, told, request.bound_policy.space.bare, request.speaker))
+    found = list(counterfactuals(task, told, request.bound_policy.space.bare, request))
     return tuple(
         LeverSet(
             names_of(one.groups, request.bound_policy),

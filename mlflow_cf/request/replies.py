@@ -9,17 +9,19 @@ from dataclasses import replace
 
 from mlflow_cf.errors import frames
 from mlflow_cf.features import FeatureSpace, Level
+from mlflow_cf.goal import Requirements
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan, plan_steps
 from mlflow_cf.plans.walk import cheapest_plan
+from mlflow_cf.policy.survival import share_held
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.request import Request
 from mlflow_cf.request.rows import Row
 from mlflow_cf.words.changes import changes_between
-from mlflow_cf.words.result import Counterfactual, Explanation, Status
+from mlflow_cf.words.result import Counterfactual, Explanation, Status, Survived
 from mlflow_cf.words.sentences import Speaker
 from mlflow_cf.words.statements import say
 
@@ -61,7 +63,7 @@ def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer
         _logger.debug("%s", frames(answer), exc_info=answer if request.bound_policy.reveal else None)
         return replace(plain, status="invalid", reason=say("failed", kind=kind))
     with counted() as failures:
-        found = () if task is None else tuple(counterfactuals(task, answer, plain.space, request.speaker))
+        found = () if task is None else tuple(counterfactuals(task, answer, plain.space, request))
     return replace(
         plain,
         status=answer.status,
@@ -73,13 +75,14 @@ def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer
 
 
 def counterfactuals(
-    task: RowTask, answer: Answer, bare_space: FeatureSpace | None, speaker: Speaker
+    task: RowTask, answer: Answer, bare_space: FeatureSpace | None, request: Request
 ) -> Iterator[Counterfactual]:
     """Yield the counterfactuals of a row, with what is proved of each and the plan that leads there."""
     verified, plans, optima = answer.verified, answer.plans, answer.optima
     if verified is None:
         return
-    target, space = task.target, task.problem.space
+    target, space, speaker = task.target, task.problem.space, request.speaker
+    survived = _survived(task, request.requirements, verified.outcome)
     likely = target.probability(verified.outcome)
     distance = task.distance(verified.rows)
     old, x0, action_model = space.values(task.problem.x0), task.problem.x0, task.problem.action_model
@@ -101,9 +104,27 @@ def counterfactuals(
             bound=verified.bounds[position] if verified.bounds else None,
             solver=optima[position] if optima else None,
             plan=plan_steps(space, old, plan) if plan else (),
-            text=speaker.answer(changes, prediction),
+            text=_told(speaker, speaker.answer(changes, prediction), survived[position] if survived else None),
+            survival=survived[position] if survived else None,
             space=bare_space,
         )
+
+
+def _told(speaker: Speaker, sentence: str, survived: Survived | None) -> str:
+    """Return what is said of an answer, with how surely it survives on a line of its own."""
+    return sentence if survived is None else f"{sentence}\n{speaker.survives(survived)}"
+
+
+def _survived(task: RowTask, requirements: Requirements, outcome: Outcome) -> list[Survived]:
+    """Return how surely each answer holds under models that retraining may give; empty where that is not required."""
+    for requirement, target, said in zip(requirements.further, task.further, outcome.further, strict=False):
+        if requirement.promise is not None and target.votes is not None:
+            promise, of = requirement.promise, target.votes.of
+            return [
+                Survived(share_held(agreeing, of), float(promise.holds), float(promise.confidence), agreeing, of)
+                for agreeing in target.agreeing(said).tolist()
+            ]
+    return []
 
 
 def with_probabilities(

@@ -291,7 +291,7 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
     if origin == MARGIN:
         above = (decision.probability or 0.0) - (asked.target.min_probability or EVEN)
         return say("ask_margin", reached=_three_digits(max(above, 0.0)), asked=asked.requirements.margin)
-    if row is None or origin.key in ("groups", "robust_to", "plausible"):
+    if row is None or origin.key in ("groups", "robust_to", "plausible", "survival"):
         return say("leave_out", path=origin.path)
     for limit in bound_policy.limits:
         if limit.origin == origin:

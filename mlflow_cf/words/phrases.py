@@ -44,6 +44,12 @@ PHRASES: Final[Phrases] = {
     "or": {"en": "{first} or {last}", "de": "{first} oder {last}"},
     "answer": {"en": "{changes}: {outcome}", "de": "{changes}: {outcome}"},
     "prediction": {"en": "the prediction becomes {label}", "de": "die Vorhersage wird {label}"},
+    "survives": {
+        "en": "after a retraining it holds with probability {holds} (at least {at_least} with confidence {confidence}: "
+        "{agreeing} of {models} retrained models agree)",
+        "de": "nach erneutem Training gilt es mit Wahrscheinlichkeit {holds} (mindestens {at_least} mit Vertrauen "
+        "{confidence}: {agreeing} von {models} neu trainierten Modellen stimmen zu)",
+    },
     # plans
     "step": {
         "en": "{number}. {action}: {changes} ({facts})",

@@ -121,6 +121,10 @@ PROOF_PHRASES: Final[Phrases] = {
         "en": "more than {most} ways of meeting the targets",
         "de": "mehr als {most} Arten, die Ziele zu erreichen",
     },
+    "votes": {
+        "en": "a number of models of which some must agree",
+        "de": "eine Anzahl von Modellen, von denen einige zustimmen müssen",
+    },
     "activation": {
         "en": "a network with {activation} between its layers",
         "de": "ein Netz mit {activation} zwischen seinen Schichten",
@@ -128,6 +132,11 @@ PROOF_PHRASES: Final[Phrases] = {
     "many_leaves": {"en": "trees with more than {most:,} leaves", "de": "Bäume mit mehr als {most:,} Blättern"},
     # why a model is not opened
     "no_parts": {"en": "a structure without `parts`: {kind}", "de": "eine Struktur ohne `parts`: {kind}"},
+    "not_alike": {
+        "en": "models whose scores are made in different ways",
+        "de": "Modelle, deren Scores auf verschiedene Weise entstehen",
+    },
+    "not_merged": {"en": "a {kind}, which is no linear model", "de": "ein {kind}, das kein lineares Modell ist"},
     "no_formula": {
         "en": "a number that is transformed in a way that is no formula",
         "de": "eine Zahl, deren Umformung keine Formel ist",

@@ -49,6 +49,24 @@ class Optimum:
 
 
 @dataclass(frozen=True)
+class Survived:
+    """How surely an answer holds under models that retraining may give; see `mlflow_cf.policy.survival`.
+
+    Attributes:
+        holds: the share of these models under which it is expected to hold.
+        at_least: a share under which it holds with the `confidence` that was asked for.
+        confidence: how probable that is.
+        agreeing: how many of the retrained `models` accept it.
+    """
+
+    holds: float
+    at_least: float
+    confidence: float
+    agreeing: int
+    models: int
+
+
+@dataclass(frozen=True)
 class Counterfactual:
     """A row that the logged model predicts as wanted and that meets every constraint.
 
@@ -66,6 +84,7 @@ class Counterfactual:
         region: a box around it in which every admissible row is a counterfactual; None: not asked for, or none known.
         region_reason: why there is none although it was asked for; else "".
         rung: the rung (1, 2, ...) of the target's ladder that it meets; None without a ladder.
+        survival: how surely it holds under models that retraining may give; None: that is not required of it.
         space: the model's features; known where the counterfactual comes from a model.
     """
 
@@ -83,6 +102,7 @@ class Counterfactual:
     region: tuple[RegionSide, ...] | None = None
     region_reason: str = ""
     rung: int | None = None
+    survival: Survived | None = None
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,6 +122,7 @@ class Counterfactual:
             "region": None if self.region is None else [side.to_dict() for side in self.region],
             "region_reason": str(self.region_reason),
             "rung": self.rung,
+            "survival": None if self.survival is None else asdict(self.survival),
         }
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from mlflow_cf.features.feature import Feature, Level, days
 from mlflow_cf.words.changes import Change, RegionSide, Step, changes_between
 from mlflow_cf.words.phrases import MARKS, PHRASES, Language
+from mlflow_cf.words.result import Survived
 
 MOST_LEVELS: Final = 5  # of a region, that a sentence lists
 BEFORE_NUMBERS: Final = "$€£¥"  # units that English puts before a number
@@ -41,6 +42,11 @@ class Speaker:
         """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
         outcome = _one_line(self.outcome) or self.say("prediction", label=self.value(prediction))
         return self.say("answer", changes=self.changes(changes), outcome=outcome)
+
+    def survives(self, survived: Survived) -> str:
+        """Return how surely an answer holds under models that retraining may give."""
+        numbers = {name: self.marked(f"{getattr(survived, name):.3g}") for name in ("holds", "at_least", "confidence")}
+        return self.say("survives", agreeing=survived.agreeing, models=survived.models, **numbers)
 
     def changes(self, changes: Sequence[Change]) -> str:
         """Return ``income rises from 41,000 to 46,500 and owner changes from no to yes``."""

@@ -44,7 +44,7 @@ class Verification:
         valid: whether the prediction meets the target.
         constraints: every constraint.
         requirements: path of every further requirement -> whether it is met: ``margin``, ``robust_to.v2``,
-            ``plausible``.
+            ``plausible``, ``survival``.
         admissible: feature -> whether its value may be proposed; an unchanged one always may.
         distance: distance between the rows; n_changed: number of changed features.
         needless: changes, by their features, that can be undone one by one while the row stays a counterfactual; None:

@@ -48,7 +48,7 @@ def expected(value, key=""):
 
 
 LATER_IN_REPLIES = {"levers", "responsiveness", "record", "reasons", "judge_calls", "judged_rows"}
-LATER = {"solver", "region", "region_reason", "rung"}
+LATER = {"solver", "region", "region_reason", "rung", "survival"}
 
 
 def without_later_keys(reply):

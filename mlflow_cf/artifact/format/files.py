@@ -40,6 +40,8 @@ from mlflow_cf.explainers.registry import explainer_of, explainer_to_dict
 from mlflow_cf.features import BackgroundRows, FeatureSpace, Floats
 from mlflow_cf.metrics.plausibility_model import Plausibility
 from mlflow_cf.policy import Policy
+from mlflow_cf.structures import Structure
+from mlflow_cf.survival.stored import from_arrays, to_arrays
 
 FEATURES: Final = f"{FOLDER}/features.json"
 POLICY: Final = f"{FOLDER}/policy.yaml"
@@ -52,6 +54,9 @@ PLAIN: Final = f"{FOLDER}/learned.json"
 # Of policies that ask for plausible answers, and of no others.
 PLAUSIBLE_ARRAYS: Final = f"{FOLDER}/plausible.npz"
 PLAUSIBLE_PLAIN: Final = f"{FOLDER}/plausible.json"
+# Of policies with retrained models, under which answers must hold, and of no others.
+SURVIVAL_ARRAYS: Final = f"{FOLDER}/survival.npz"
+SURVIVAL_PLAIN: Final = f"{FOLDER}/survival.json"
 # Of policies with causal functions that were learned, and of no others.
 CAUSAL_ARRAYS: Final = f"{FOLDER}/causal.npz"
 CAUSAL_PLAIN: Final = f"{FOLDER}/causal.json"
@@ -69,6 +74,8 @@ MOST_BYTES: Final = {
     PLAIN: 8 * KIB**2,
     PLAUSIBLE_ARRAYS: 256 * KIB**2,
     PLAUSIBLE_PLAIN: 64 * KIB,
+    SURVIVAL_ARRAYS: 256 * KIB**2,
+    SURVIVAL_PLAIN: 64 * KIB,
     CAUSAL_ARRAYS: 64 * KIB**2,
     CAUSAL_PLAIN: 64 * KIB,
     FUNCTIONS: pickled.MOST_BYTES,  # of policies with Python functions, and of no others
@@ -91,6 +98,7 @@ class FolderContents:
     explainer: AnyExplainer
     learned: Learned | None
     plausibility: Plausibility | None
+    future: Structure | None
     causal: tuple[Arrays, ...]
     functions: bytes | None
 
@@ -108,9 +116,11 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
     (root / POLICY).write_bytes(policy.encode())
     (root / EXPLAINER).write_bytes(json_bytes(explainer_to_dict(explained.explainer)))
     plausibility, causal = explained.extra_models.plausibility, by_equation(explained.bound_policy.functions)
+    future = explained.extra_models.future
     for names, kept in (
         ((ARRAYS, PLAIN), explained.learned),
         ((PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN), None if plausibility is None else Learned(plausibility.arrays)),
+        ((SURVIVAL_ARRAYS, SURVIVAL_PLAIN), None if future is None else Learned(*to_arrays(future.structure, space))),
         ((CAUSAL_ARRAYS, CAUSAL_PLAIN), Learned(causal) if causal else None),
     ):
         if kept is not None:
@@ -156,7 +166,10 @@ def read(root: Path, stated: Stated) -> FolderContents:
     expected = bool(pickled.functions_of(policy.constraints))
     _check_stored(content, (FUNCTIONS,), "the policy", expected=expected)
     functions = content.get(FUNCTIONS)
-    return FolderContents(sealed, space, background, codes, policy, explainer, learned, plausibility, causal, functions)
+    future = _future(content, policy, space)
+    return FolderContents(
+        sealed, space, background, codes, policy, explainer, learned, plausibility, future, causal, functions
+    )
 
 
 def _checked(root: Path, name: str, sealed: Manifest) -> bytes:
@@ -190,6 +203,16 @@ def _plausibility(
         return None
     with reading(PLAUSIBLE_ARRAYS):
         return Plausibility.learn(policy.plausible.method, space, codes, found.arrays)
+
+
+def _future(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace) -> Structure | None:
+    """Return the models that retraining may give, as one structure."""
+    stored = (SURVIVAL_ARRAYS, SURVIVAL_PLAIN)
+    found = _stored(content, stored, "the policy", expected=policy.survival is not None)
+    if found is None or policy.survival is None:
+        return None
+    with reading(SURVIVAL_ARRAYS):
+        return from_arrays(found.arrays, found.plain, space, policy.survival.of)
 
 
 def _causal(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats) -> tuple[Arrays, ...]:

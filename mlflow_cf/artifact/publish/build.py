@@ -33,7 +33,7 @@ from mlflow_cf.model.flavors import INNER, OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem.binding import same
 from mlflow_cf.version import VERSION
-from mlflow_cf.wrapping import assemble
+from mlflow_cf.wrapping import OtherModels, assemble, drawn_models
 
 EXAMPLE_ROWS: Final = 3
 EXAMPLE_PARAMS: Final = {PARAM: {"count": 1}}
@@ -131,7 +131,10 @@ def build(
         lineage = inner.copy(source, model_folder, downloads)
         opened = open_folder(model_folder, output=packaging.output, rows=data)
     packed = versions.pack(options.versions, scratch, data, packaging.output)
-    explained = assemble(opened, data, labels, options, {one.version.name: one.model for one in packed}, counted)
+    others = OtherModels(
+        {one.version.name: one.model for one in packed}, drawn_models(model, opened, data, labels, options)
+    )
+    explained = assemble(opened, data, labels, options, others, counted)
     if not explained.policy.privacy.keeps_rows:
         _check_rowless(explained, data, packaging.input_example)
         for folder in [*([] if source is None else [model_folder]), *(one.folder for one in packed if one.lineage)]:

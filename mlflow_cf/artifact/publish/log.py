@@ -37,6 +37,7 @@ from mlflow_cf.model.flavors import OWN_FLAVOR, fetch
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
+from mlflow_cf.policy.survival import SurvivalSource
 from mlflow_cf.words.phrases import Language
 
 
@@ -68,6 +69,7 @@ def save_model(
     language: Language = "en",
     reasons: Mapping[str, Any] | None = None,
     protected: Sequence[str] = (),
+    survival: SurvivalSource = None,
     output: str | None = None,
     signature: ModelSignature | None = None,
     input_example: Any = None,
@@ -97,7 +99,7 @@ def save_model(
         raise InputError("path", f"{str(folder)!r} exists and is not an empty folder", "choose a new folder")
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
-                          language, reasons, protected)  # fmt: skip
+                          language, reasons, protected, survival)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     with _built(model, data, labels, options, how) as built, _removed_on_failure(folder):
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)
@@ -131,6 +133,7 @@ def log_model(
     language: Language = "en",
     reasons: Mapping[str, Any] | None = None,
     protected: Sequence[str] = (),
+    survival: SurvivalSource = None,
     output: str | None = None,
     registered_model_name: str | None = None,
     signature: ModelSignature | None = None,
@@ -161,7 +164,7 @@ def log_model(
     """
     options = WrapOptions(target, constraints, explainer, features, distance, values, seed, limits, certify, privacy,
                           seal, trace, robust_to, plausible, margin, diversity, min_difference, why_not,
-                          language, reasons, protected)  # fmt: skip
+                          language, reasons, protected, survival)  # fmt: skip
     how = Packaging(output, signature, input_example, pip_requirements, metadata, allow_functions, code_paths, validate)
     publication = Publication.prepared(name, registered_model_name, tags)
     with publication.withdrawn_on_failure(), _built(model, data, labels, options, how) as built:

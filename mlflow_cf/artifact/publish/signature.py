@@ -213,13 +213,6 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
         "row": row,
     }
     solver: _Fields = {"objective": text, "value": number, "bound": _Maybe(number), "proof": text}
-    side: _Fields = {
-        "feature": text,
-        "low": _Maybe(text),
-        "high": _Maybe(text),
-        "levels": Array(text),
-        "maximal": DataType.boolean,
-    }
     return Object(
         _properties(
             {
@@ -234,12 +227,31 @@ def _counterfactual(space: FeatureSpace, label: DataType) -> Object:
                 "solver": _Maybe(Object(_properties(solver))),
                 "text": text,
                 "plan": Array(Object(_properties(step))),
-                "region": _Maybe(Array(Object(_properties(side)))),
+                "region": _Maybe(Array(_side())),
                 "region_reason": text,
                 "rung": _Maybe(DataType.long),
+                "survival": _Maybe(_survival()),
             }
         )
     )
+
+
+def _side() -> Object:
+    text = DataType.string
+    fields: _Fields = {
+        "feature": text,
+        "low": _Maybe(text),
+        "high": _Maybe(text),
+        "levels": Array(text),
+        "maximal": DataType.boolean,
+    }
+    return Object(_properties(fields))
+
+
+def _survival() -> Object:
+    share, count = DataType.double, DataType.long
+    fields: _Fields = {"holds": share, "at_least": share, "confidence": share, "agreeing": count, "models": count}
+    return Object(_properties(fields))
 
 
 def _properties(kinds: _Fields) -> list[Property]:

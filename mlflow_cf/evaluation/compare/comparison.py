@@ -36,7 +36,8 @@ class Comparison:
 
     Attributes:
         metrics: version -> its metrics: those of its evaluation, and ``cf/survival``, the share of the counterfactuals
-            of the version before that this one predicts as wanted, with ``cf/probability_lost``.
+            of the version before that this one predicts as wanted, with ``cf/probability_lost``; and ``cf/promised``,
+            the share that was to be expected, where models were retrained for that.
         aggregates: all of them as a table: version, explainer, group ("" for all rows), metric and value.
         lines: the `table`, or what reads it from the run when it is asked for.
         survival: one line per issuing version, explainer, judging version and group.

@@ -25,6 +25,7 @@ from mlflow_cf.goal import BoundTarget
 from mlflow_cf.metrics import METRICS
 from mlflow_cf.model.judge import Label
 from mlflow_cf.policy import Target
+from mlflow_cf.policy.survival import share_held
 from mlflow_cf.proof.verify import joined_outcomes
 from mlflow_cf.request.rows import CodedRows, read_rows
 
@@ -122,14 +123,14 @@ class SideBySide:
                 if asked == (line["issued"], line["explainer"], line["judged"]):
                     figures += [
                         Figure(one.explainer, line["group"], name, line[name], None, line["answers"])
-                        for name in ("survival", "probability_lost")
+                        for name in VERDICT
                         if np.isfinite(line[name])
                     ]
         return figures_table(figures)
 
 
 NAMES: Final = ("version", "explainer")
-VERDICT: Final = ("survival", "probability_lost")  # what other versions say of an answer
+VERDICT: Final = ("survival", "probability_lost", "promised")  # what other versions say of an answer, and what was said
 
 
 def stacked(tables: Mapping[tuple[str, ...], pd.DataFrame], *names: str) -> pd.DataFrame:
@@ -207,6 +208,7 @@ class Issued:
         target: what was promised; how sure it was to be is no part of that.
         predictions: (k,) what the model said of the rows themselves.
         probability: (k,) of the wanted outcome, as the model gave it with each counterfactual; NaN if it gave none.
+        promised: (k,) the share of retrained models under which each is expected to hold; NaN without such models.
     """
 
     places: NDArray[np.intp]
@@ -214,6 +216,7 @@ class Issued:
     target: Target
     predictions: tuple[Label, ...]
     probability: Floats
+    promised: Floats
 
     @classmethod
     def of(cls, explained: ExplainedModel, measured: pd.DataFrame, rows: pd.DataFrame) -> Issued:
@@ -227,7 +230,23 @@ class Issued:
             explained.policy.target.model_copy(update={"min_probability": None}),
             tuple(found["prediction"]),
             found["target_probability"].to_numpy(np.float64),
+            _promised(explained, values, found["prediction"].tolist()),
         )
+
+
+def _promised(explained: ExplainedModel, rows: pd.DataFrame, predictions: Sequence[Label]) -> Floats:
+    """Return the share (k,) of retrained models under which counterfactuals are expected to hold; NaN without any."""
+    future, promised = explained.extra_models.future, np.full(len(rows), np.nan)
+    if future is None or not len(rows):
+        return promised
+    target, outcome = explained.policy.target, future.requirement.judge.outcome(rows)
+    own = explained.model.codes_of(predictions) if target.differs else np.full(len(rows), -1)
+    for label in np.unique(own):
+        some = np.flatnonzero(own == label)
+        wanted = future.requirement.bound(explained.context.model.bound(target, int(label)))
+        agreeing = wanted.agreeing(outcome.take(some)).tolist()
+        promised[some] = [share_held(count, future.count) for count in agreeing]
+    return promised
 
 
 def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
@@ -236,14 +255,15 @@ def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
     Features that the issuing model does not know are the row's own.
 
     Returns:
-        (rows, 2), numbered from 0: ``survival``, 1 where the model predicts what was promised, else 0; and
-        ``probability_lost``, by how much less likely it finds that. NaN where nothing was issued or cannot be asked.
+        (rows, 3), numbered from 0: ``survival``, 1 where the model predicts what was promised, else 0;
+        ``probability_lost``, by how much less likely it finds that; and ``promised``, the share of retrained models
+        under which the issuing model expects it to hold. NaN where nothing was issued or cannot be asked.
 
     Raises:
         InputError: the model can never predict what was promised, or lacks a column.
     """
     issued.target.check(judge.model)
-    survived, lost = np.full((2, rows), np.nan)
+    survived, lost, promised = np.full((3, rows), np.nan)
     frame = judge.space.select(issued.table).reset_index(drop=True)
     answered = read_rows(judge.judge, CodedRows.of(judge.space, frame)) if len(frame) else []
     # the class of what was said of each row, where the promise was any other
@@ -259,7 +279,8 @@ def judged(issued: Issued, judge: ExplainedModel, rows: int) -> pd.DataFrame:
         likely = np.array(target.probability(outcome), dtype=np.float64)
         survived[issued.places[places]] = target.met(outcome)
         lost[issued.places[places]] = issued.probability[places] - likely
-    return pd.DataFrame(dict(zip(VERDICT, (survived, lost), strict=True)))
+        promised[issued.places[places]] = issued.promised[places]
+    return pd.DataFrame(dict(zip(VERDICT, (survived, lost, promised), strict=True)))
 
 
 def survival(verdict: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Bootstrap) -> pd.DataFrame:
@@ -272,7 +293,7 @@ def survival(verdict: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Boot
 
     Returns:
         One line per group: group, answers, survival (share) with low and high, probability_lost (mean) with lost_low
-        and lost_high.
+        and lost_high, and promised (mean), the survival that was to be expected.
     """
     return survival_of(means(verdict, groups, bootstrap))
 
@@ -280,11 +301,12 @@ def survival(verdict: pd.DataFrame, groups: pd.DataFrame | None, bootstrap: Boot
 def survival_of(table: pd.DataFrame) -> pd.DataFrame:
     """Return `means` of what `judged` returns as `survival` does."""
     table = table.set_index("group")
-    kept, lost = (table[table["measure"] == name] for name in VERDICT)
+    kept, lost, promised = (table[table["measure"] == name] for name in VERDICT)
     kept = kept.rename(columns={"rows": "answers", "mean": "survival"})
     lost = lost.rename(columns={"mean": "probability_lost", "low": "lost_low", "high": "lost_high"})
+    promised = promised.rename(columns={"mean": "promised"})
     shown = [kept[["answers", "survival", "low", "high"]], lost[["probability_lost", "lost_low", "lost_high"]]]
-    return pd.concat(shown, axis=1).reset_index()
+    return pd.concat([*shown, promised[["promised"]]], axis=1).reset_index()
 
 
 ALL: Final = ""  # the group of all rows; others are called by column and value, such as "sex.F"

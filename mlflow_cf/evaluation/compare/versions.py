@@ -256,7 +256,7 @@ def _explained(model: object, first: ExplainedModel | None) -> ExplainedModel:
         space = FeatureSpace(tuple(space[name] for name in columns))
     rows = first.background.loc[:, list(space.columns)]
     codes = space.encode(rows)
-    policy = first.policy.model_copy(update={"robust_to": ()})  # other models are those of the first one alone
+    policy = first.policy.model_copy(update={"robust_to": (), "survival": None})  # other models are the first one's
     extra_models = ExtraModels.learn(policy, {}, space, codes)
     background = BackgroundRows(rows, first.labels, codes)
     kept = LearnedOnce(extra_models=extra_models, causal=first.bound_policy.learned)

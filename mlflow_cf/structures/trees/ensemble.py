@@ -80,7 +80,7 @@ class TreeEnsemble:
         start = np.cumsum([0, *(lookup.size for lookup in tests.lookups)])
         features = Features(start, ~tabled, bits_of(tests.goes_left))
         base = np.array(forest.base, dtype=np.float64)
-        trees = Trees(nodes, features, walk_of(nodes, features), base, _deepest(nodes))
+        trees = Trees(nodes, features, walk_of(nodes, features), base, deepest_of(nodes))
         return cls(tests.lookups, trees, forest.link, forest.steady)
 
     @property
@@ -277,7 +277,8 @@ def _joined(forest: Forest, tests: Tests) -> Nodes:
     return Nodes(place[forest.roots], np.array(forest.outputs, dtype=np.int32), table, value)
 
 
-def _deepest(nodes: Nodes) -> int:
+def deepest_of(nodes: Nodes) -> int:
+    """Return the number of tests on the longest path."""
     depth, level = 0, nodes.roots
     while len(level := level[nodes.tests[level, FEATURE] >= 0]):
         level = np.concatenate([nodes.tests[level, LEFT], nodes.tests[level, LEFT] + 1])

@@ -1,0 +1,230 @@
+"""Models that stand for the next retraining: the owner's estimator, fitted anew to rows that are drawn from its data.
+
+What is promised is how an answer fares under the next model, which learns from other rows of the same kind. Let S be
+the variance of what n rows teach. The model at hand is off by S itself, and the next one by S too, so that the next one
+lies around the model at hand with the variance 2 S. A bootstrap of n of n rows only shows S; one of n / 2 rows shows
+2 S. So each model here is fitted to half as many rows as there are, drawn with replacement. Halves of the rows
+(``folds``) have no row twice, and show S: they promise less than they say where rows are few.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from mlflow_cf.errors import InputError
+from mlflow_cf.model.flavors import open_native
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.model.versions import Version, opened
+from mlflow_cf.policy.survival import WHERE, SurvivalWanted
+from mlflow_cf.unlogged import unlogged
+
+GIVE: Final = 'pass retrained models instead: {"models": [URI or model, ...]}'
+SPARE: Final = 0.25  # of the models: so many more are fitted where some fail
+DRAWS: Final = 100  # until some rows have every class
+_logger = logging.getLogger(__name__)
+Places = NDArray[np.intp]
+
+
+class Estimator(Protocol):
+    """What can be fitted anew."""
+
+    def get_params(self, *, deep: bool = True) -> dict[str, Any]:
+        """Return its parameters."""
+        ...
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Fit it."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Retrained:
+    """Models that retraining may give.
+
+    Attributes:
+        models: opened.
+        note: what went wrong on the way, for `describe()`; "" if nothing did.
+    """
+
+    models: tuple[OpenModel, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What models are fitted to.
+
+    Attributes:
+        data: (n, d) rows in the model's own raw columns: a table, or an array where the owner has one.
+        labels: (n,) training target.
+    """
+
+    data: pd.DataFrame | NDArray[Any]
+    labels: NDArray[Any]
+
+    def take(self, places: Places) -> tuple[pd.DataFrame | NDArray[Any], NDArray[Any]]:
+        """Return some of the rows, with their labels."""
+        data = self.data
+        some = data.iloc[places].reset_index(drop=True) if isinstance(data, pd.DataFrame) else data[places]
+        return some, self.labels[places]
+
+
+def retrained(
+    model: object,
+    data: pd.DataFrame | NDArray[Any],
+    labels: ArrayLike | None,
+    wanted: SurvivalWanted,
+    seed: int,
+    output: str | None = None,
+) -> Retrained:
+    """Return the models that are given, or the owner's estimator fitted to draws of its rows (n, d) and labels (n,).
+
+    Raises:
+        InputError: no labels, an estimator that cannot be fitted anew, too many fits that fail, or a given model that
+            cannot be opened.
+    """
+    if not wanted.retrained:
+        return Retrained(tuple(_given(wanted.given, data, output)))
+    if labels is None:
+        raise InputError(WHERE, "models are retrained on labels, and there are none", f"pass labels, or {GIVE}")
+    known = np.asarray(labels)
+    if known.shape != (len(data),):
+        raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
+    return _fitted(_clonable(model), Rows(data, known), wanted, np.random.default_rng(seed))
+
+
+def _given(models: tuple[Any, ...], data: Any, output: str | None) -> Iterator[OpenModel]:
+    """Yield the given models, opened."""
+    for at, model in enumerate(models):
+        try:
+            yield opened(Version(f"model_{at + 1}", model), data, output)
+        except InputError as error:
+            raise InputError(f"{WHERE}.models[{at}]", f"{error.path}: {error.fact}", error.fix) from error
+
+
+def _clonable(model: object) -> Any:
+    """Return an estimator that can be copied without what it has learned.
+
+    Raises:
+        InputError: it cannot.
+    """
+    from sklearn.base import clone  # noqa: PLC0415  half a second that no server needs
+
+    fact = f"a {type(model).__name__} cannot be fitted anew"
+    if not hasattr(model, "fit") or not hasattr(model, "get_params"):
+        raise InputError(f"{WHERE}.models", fact, f"pass the fitted scikit-learn estimator itself, or {GIVE}")
+    try:
+        clone(model)
+    except Exception as error:
+        raise InputError(f"{WHERE}.models", f"{fact} ({type(error).__name__})", GIVE) from error
+    return model
+
+
+def _fitted(estimator: Any, rows: Rows, wanted: SurvivalWanted, rng: np.random.Generator) -> Retrained:
+    """Return as many models as are wanted, fitted to draws of rows; some more are tried where fits fail."""
+    regression, classes = _classes_of(estimator, rows)
+    draw = Draws(rows.labels, None if regression else classes, rng)
+    of, models, failed = wanted.wanted_models, list[OpenModel](), Counter[str]()
+    drawn = draw.halves() if wanted.models == "folds" else draw.bootstraps()
+    while len(models) < of and failed.total() <= SPARE * of + 1:
+        try:
+            fitted = _fit(estimator, *rows.take(next(drawn)), int(rng.integers(2**31)))
+            models.append(open_native(fitted, output=None, rows=rows.data))
+        except InputError:
+            raise
+        except Exception as error:  # noqa: BLE001  any estimator, any error; the message may quote rows
+            failed[type(error).__name__] += 1
+    note = _told(failed, draw.again)
+    if len(models) < of:
+        fact = f"only {len(models)} of {of} models could be retrained ({note})"
+        raise InputError(WHERE, fact, f"pass more rows of data, or {GIVE}")
+    if note:
+        _logger.warning("survival: %s", note)
+    return Retrained(tuple(models), note)
+
+
+def _fit(estimator: Any, data: Any, labels: Any, seed: int) -> Any:
+    """Return the estimator fitted anew; what it draws itself it draws otherwise each time, as in a retraining."""
+    from sklearn.base import clone  # noqa: PLC0415  as above
+
+    fresh = clone(estimator)
+    random = [name for name in fresh.get_params(deep=True) if name.rsplit("__", 1)[-1] == "random_state"]
+    if random:
+        fresh.set_params(**dict.fromkeys(random, seed))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its owner has seen what fits of it warn about
+        unlogged(fresh.fit, data, labels)
+    return fresh
+
+
+def _classes_of(estimator: Any, rows: Rows) -> tuple[bool, NDArray[Any]]:
+    """Return whether an estimator predicts numbers, and else the classes that every fit must see.
+
+    Raises:
+        InputError: the labels have one class.
+    """
+    from sklearn.base import is_regressor  # noqa: PLC0415  as above
+
+    if is_regressor(estimator):
+        return True, rows.labels[:0]
+    classes = np.unique(rows.labels.astype(str))
+    if len(classes) < 2:
+        raise InputError("labels", f"{len(classes)} class in all rows", "pass labels of every class")
+    return False, classes
+
+
+def _told(failed: Counter[str], again: int) -> str:
+    """Return in words what went wrong."""
+    parts = [f"{count} retrained models failed with {kind}" for kind, count in sorted(failed.items())]
+    if again:
+        parts.append(f"rows were drawn again {again} times, because they lacked a class")
+    return "; ".join(parts)
+
+
+class Draws:
+    """Rows that are drawn for one model after the other, each with every class.
+
+    Attributes:
+        again: how often rows had to be drawn again.
+    """
+
+    def __init__(self, labels: NDArray[Any], classes: NDArray[Any] | None, rng: np.random.Generator) -> None:
+        """Draw from rows with `labels` (n,); `classes` are those that every draw must have, None without."""
+        self.again, self._rng, self._count = 0, rng, len(labels)
+        self._codes = None if classes is None else np.searchsorted(classes, labels.astype(str))
+        self._classes = 0 if classes is None else len(classes)
+
+    def bootstraps(self) -> Iterator[Places]:
+        """Yield half as many rows as there are, drawn with replacement, without end."""
+        size = max(2, -(-self._count // 2))
+        while True:
+            yield self._whole(lambda: [self._rng.integers(self._count, size=size)])[0]
+
+    def halves(self) -> Iterator[Places]:
+        """Yield one half of the rows and then the other, of one order of them after the other, without end."""
+        while True:
+            yield from self._whole(lambda: np.array_split(self._rng.permutation(self._count), 2))
+
+    def _whole(self, draw: Any) -> list[Places]:
+        """Return what is drawn, once every part of it has every class.
+
+        Raises:
+            InputError: a class is so rare that none has.
+        """
+        for _ in range(DRAWS):
+            parts: list[Places] = draw()
+            codes = self._codes
+            if codes is None or all(len(np.unique(codes[part])) == self._classes for part in parts):
+                return parts
+            self.again += 1
+        fact = f"{DRAWS} draws of half of the rows lacked a class each time"
+        raise InputError("labels", fact, f"pass more rows of the rare class, or {GIVE}")

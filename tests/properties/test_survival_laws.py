@@ -1,0 +1,226 @@
+"""Some of several models must accept an answer: exact search finds what trying every row finds, and bounds hold."""
+
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from laws import bounding, dear
+from scipy.stats import beta
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeClassifier
+
+import mlflow_cf
+from mlflow_cf.goal import BoundTarget, Votes
+from mlflow_cf.goal.scorer import lower_bound, upper_bound
+from mlflow_cf.goal.targets import lacking, rate_sums
+from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.policy import Target
+from mlflow_cf.policy.survival import confidence_of, least_held, models_for, needed_of, share_held
+from mlflow_cf.structures import score_rows
+from mlflow_cf.survival.stored import from_arrays, to_arrays
+
+ESTIMATORS: dict[str, Any] = {
+    "tree": lambda seed: DecisionTreeClassifier(max_depth=3, random_state=seed),
+    "forest": lambda seed: RandomForestClassifier(3, max_depth=3, random_state=seed),
+    "linear": lambda seed: LogisticRegression(C=1.0 + seed % 3),
+}
+
+
+class Drawn(NamedTuple):
+    """Data, a model and others like it that are fitted to parts of the data, and how many of these must agree."""
+
+    seed: int
+    model: str
+    models: int
+    misses: int
+    classes: int
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        rng = np.random.default_rng(self.seed)
+        return pd.DataFrame(rng.integers(0, [4, 4, 5], (50, 3)) / [1, 2, 4], columns=["a", "b", "c"])
+
+    @property
+    def needed(self) -> int:
+        return max(1, self.models - self.misses)
+
+    @property
+    def fitted(self) -> list[Any]:
+        rng, frame, models = np.random.default_rng(self.seed + 1), self.frame, []
+        total = frame.sum(axis=1) + rng.normal(0, 0.7, len(frame))
+        wanted = (total > 3.0).astype(int) + (total > 4.5).astype(int) * (self.classes > 2)
+        for at in range(1 + self.models):
+            some = rng.choice(len(frame), 35, replace=False)
+            assume(wanted.iloc[some].nunique() == self.classes)
+            models.append(ESTIMATORS[self.model](at).fit(frame.iloc[some], wanted.iloc[some]))
+        return models
+
+
+worlds = st.builds(
+    Drawn,
+    st.integers(0, 2**16),
+    st.sampled_from(list(ESTIMATORS)),
+    st.integers(2, 6),
+    st.integers(0, 3),
+    st.sampled_from([2, 2, 3]),
+)
+
+
+def wrapped(world: Drawn, models: list[Any], **options: Any) -> Any:
+    sure = confidence_of(world.needed, world.models, 0.5) - 1e-9
+    asked = {"holds": 0.5, "confidence": sure, "compared": 1, "models": models[1:]}
+    explained = mlflow_cf.wrap(models[0], world.frame, target=1, survival=asked, **options)
+    assert explained.policy.survival.needed == world.needed
+    return explained
+
+
+def accepted(world: Drawn, models: list[Any], rows: pd.DataFrame) -> np.ndarray:
+    agreeing = np.sum([model.predict(rows) == 1 for model in models[1:]], axis=0)
+    return np.asarray((models[0].predict(rows) == 1) & (agreeing >= world.needed))
+
+
+@dear(1)
+@given(worlds)
+def test_the_nearest_that_enough_models_accept_is_found(world: Drawn) -> None:
+    models, frame = world.fitted, world.frame
+    explained = wrapped(world, models)
+    assume(explained.context.required.structure is not None)
+    missed = np.flatnonzero(models[0].predict(frame) != 1)
+    assume(len(missed))
+    row = frame.iloc[missed[:1]]
+    (found,) = explained.explain(row, certify=True)
+    every = pd.DataFrame(list(product(*(sorted(frame[name].unique()) for name in frame))), columns=frame.columns)
+    every = every[(every != row.iloc[0]).any(axis=1)].reset_index(drop=True)
+    good = every[accepted(world, models, every)]
+    if good.empty:
+        assert (found.status, found.counterfactuals) == ("infeasible", ())
+        return
+    (answer,) = found.counterfactuals
+    space, metric = explained.space, explained.bound_policy.bound_distance
+    nearest = metric.distance(((0,), (1,), (2,)), space.encode(good), space.encode(row)[0]).min()
+    assert (found.status, answer.proof) == ("found", "optimal")
+    assert answer.distance == pytest.approx(nearest, abs=1e-12)
+    assert (good == pd.Series(answer.row)).all(axis=1).any()
+    agreeing = sum(int(model.predict(pd.DataFrame([answer.row]))[0] == 1) for model in models[1:])
+    assert answer.survival is not None
+    assert (answer.survival.agreeing, answer.survival.models) == (agreeing, world.models)
+
+
+@dear(4)
+@given(worlds)
+def test_several_answers_and_given_ones_are_accepted_by_enough_models(world: Drawn) -> None:
+    models, frame = world.fitted, world.frame
+    explained = wrapped(world, models)
+    found = explained.explain(frame.iloc[:8], count=3)
+    for one in found:
+        for answer in one.counterfactuals:
+            assert accepted(world, models, pd.DataFrame([answer.row]))[0]
+    said = explained.verify(frame.iloc[[0]], frame, minimality=False)
+    agreeing = np.sum([model.predict(frame) == 1 for model in models[1:]], axis=0)
+    assert [one.requirements["survival"] for one in said] == (agreeing >= world.needed).tolist()
+
+
+KINDS = [
+    ("sigmoid", 1, 2),
+    ("share", 1, 2),
+    ("softmax", 3, 3),
+    ("identity", 3, 3),
+    ("sigmoid", 3, 3),
+    ("identity", 1, 0),
+]
+
+
+@bounding()
+@given(
+    st.integers(0, 2**20),
+    st.sampled_from(KINDS),
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.sampled_from(["label", "other"]),
+)
+def test_votes_are_counted_and_bounded(
+    seed: int, kind: tuple[Any, int, int], of: int, needed: int, wanted: str
+) -> None:
+    link, width, classes = kind
+    rng, needed = np.random.default_rng(seed), min(needed, of)
+    model = OpenModel("test", tuple(range(classes)), lambda rows: rows, score_kind="probability")
+    target = Target.other() if wanted == "other" and classes else Target(label=1) if classes else Target(low=0.2)
+    many = BoundTarget(target, model, 0, votes=Votes(needed, of)).of_sums(link, 0, width * of)
+    alone = [BoundTarget(target, model, 0).of_sums(link, at * width, width) for at in range(of)]
+    scale = 0.5 if link == "share" else 2.0
+    low = rng.normal(0.5 if link == "share" else 0.0, scale, (20, width * of)).round(1)
+    high = low + rng.exponential(scale / 4, low.shape)
+    sums = low + rng.random(low.shape) * (high - low)
+    met = np.stack([rate_sums(sums, [one])[0] for one in alone], axis=1)
+    favourable, _, margin = rate_sums(sums, [many])
+    assert favourable.tolist() == (met.sum(axis=1) >= needed).tolist()
+    lacks = lacking(sums, [many])
+    assert (favourable[lacks < -1e-9]).all()
+    assert (~favourable[lacks > 1e-9]).all()
+    most, least = upper_bound(low, high, [many], 1e-9), lower_bound(low, high, [many], 1e-9)
+    assert (most[favourable & (margin > 1e-6)] >= 0).all()
+    assert favourable[least > 0].all()
+    each = np.stack([upper_bound(low, high, [one], 1e-9) for one in alone], axis=1)
+    assert most.tolist() == np.sort(each, axis=1)[:, of - needed].tolist()
+
+
+@dear(4)
+@given(
+    st.integers(0, 2**16), st.sampled_from(["linear", "forest", "scaled"]), st.integers(1, 4), st.sampled_from([2, 3])
+)
+def test_models_of_a_kind_are_one_structure_that_arrays_give_back(
+    seed: int, name: str, count: int, classes: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"a": rng.normal(size=60), "b": rng.integers(0, 4, 60) * 1.0, "c": rng.choice(list("xyz"), 60)}
+    )
+    frame.loc[rng.random(60) < 0.2, "b"] = np.nan
+    labels = np.digitize(frame.a + frame.b.fillna(1) + (frame.c == "x"), [1.0, 2.5][: classes - 1])
+    numbers = SimpleImputer() if name == "forest" else make_pipeline(SimpleImputer(), StandardScaler())
+    coded = make_column_transformer((numbers, ["a", "b"]), (OneHotEncoder(handle_unknown="ignore"), ["c"]))
+    models = []
+    for at in range(count + 1):
+        last = RandomForestClassifier(3, random_state=at) if name == "forest" else LogisticRegression()
+        some = rng.integers(60, size=60)
+        assume(len(np.unique(labels[some])) == classes and frame.c.iloc[some].nunique() == 3)
+        models.append(make_pipeline(coded, last).fit(frame.iloc[some], labels[some]))
+    explained = mlflow_cf.wrap(
+        models[0], frame, target=1, survival={"holds": 0.5, "confidence": 0.1, "compared": 1, "models": models[1:]}
+    )
+    future, space = explained.extra_models.future, explained.space
+    rows = frame.assign(a=rng.permutation(frame.a) * 2, b=rng.permutation(frame.b), c=rng.permutation(frame.c))
+    expected = np.concatenate([model.predict_proba(rows) for model in models[1:]], axis=1)
+    said = future.requirement.judge.outcome(rows).scores
+    np.testing.assert_allclose(said, expected, atol=1e-9)
+    again = from_arrays(*to_arrays(future.structure, space), space, count)
+    codes = space.encode(rows)
+    assert score_rows(again, codes).tobytes() == score_rows(future.structure, codes).tobytes()
+
+
+@given(st.integers(1, 80), st.integers(0, 80), st.floats(0.05, 0.99), st.floats(0.05, 0.99))
+def test_the_numbers_are_those_of_the_beta_distribution(
+    of: int, agreeing: int, holds: float, confidence: float
+) -> None:
+    agreeing = min(agreeing, of)
+    posterior = beta(1 + agreeing, 1 + of - agreeing)
+    assert confidence_of(agreeing, of, holds) == pytest.approx(posterior.sf(holds), abs=1e-12)
+    assert share_held(agreeing, of) == pytest.approx(posterior.mean())
+    assert posterior.sf(least_held(agreeing, of, confidence)) == pytest.approx(confidence, abs=1e-9)
+    needed = needed_of(of, holds, confidence)
+    shown = [confidence_of(k, of, holds) >= confidence for k in range(of + 1)]
+    assert needed == (shown.index(True) if any(shown) else None)
+
+
+def test_how_many_models_a_promise_takes() -> None:
+    assert [models_for(0.95, 0.9, misses) for misses in range(3)] == [44, 76, 104]
+    assert models_for(0.9, 0.9) == 21

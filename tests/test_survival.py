@@ -1,0 +1,294 @@
+"""Answers that hold under retrained models: what is promised, stored, asked for by requests, and refused."""
+
+import json
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
+
+import mlflow_cf
+from mlflow_cf.artifact.format.files import SURVIVAL_ARRAYS
+from mlflow_cf.errors import ArtifactError, InputError
+from mlflow_cf.evaluation.compare.side_by_side import Bootstrap, Issued, judged, survival
+from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.policy.survival import SurvivalWanted
+from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST
+from mlflow_cf.survival.retrain import Draws
+from mlflow_cf.survival.stored import from_arrays, to_arrays
+
+RNG = np.random.default_rng(0)
+DATA = pd.DataFrame({"a": RNG.normal(size=300).round(1), "b": RNG.normal(size=300).round(1)})
+DATA["c"] = RNG.choice(["x", "y", "z"], 300)
+GOOD = (DATA["a"] + DATA["b"] + (DATA["c"] == "x") + RNG.normal(size=300) * 0.5 > 0.8).astype(int)
+LESS = {"holds": 0.6, "confidence": 0.9, "compared": 1}  # four models
+
+
+def coded(last: Any) -> Any:
+    spread = OneHotEncoder(handle_unknown="ignore")
+    return make_pipeline(make_column_transformer((StandardScaler(), ["a", "b"]), (spread, ["c"])), last)
+
+
+MODEL = coded(LogisticRegression()).fit(DATA, GOOD)
+FOREST = coded(RandomForestClassifier(5, max_depth=4, random_state=0)).fit(DATA, GOOD)
+POOR = DATA[MODEL.predict(DATA) == 0].head(6)
+
+
+@pytest.fixture(scope="module")
+def explained() -> ExplainedModel:
+    return mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=LESS)
+
+
+def test_all_of_few_models_agree_and_the_reply_says_how_surely(explained: ExplainedModel) -> None:
+    promise = explained.policy.survival
+    assert promise is not None
+    assert (promise.of, promise.needed, promise.models) == (4, 4, "bootstrap")
+    (found,) = explained.explain(POOR.head(1), certify=True)
+    (answer,) = found.counterfactuals
+    assert answer.proof == "optimal"
+    expected = {"holds": 5 / 6, "at_least": 0.6, "confidence": 0.9, "agreeing": 4, "models": 4}
+    assert found.to_dict()["counterfactuals"][0]["survival"] == expected
+    told = "after a retraining it holds with probability 0.833 (at least 0.6 with confidence 0.9: 4 of 4 retrained"
+    assert answer.text.split("\n")[1].startswith(told)
+    (german,) = explained.explain(POOR.head(1), language="de")
+    told = "nach erneutem Training gilt es mit Wahrscheinlichkeit 0,833 (mindestens 0,6 mit Vertrauen 0,9"
+    assert german.counterfactuals[0].text.split("\n")[1].startswith(told)
+
+
+def test_answers_are_no_nearer_than_those_that_nothing_is_promised_of(explained: ExplainedModel) -> None:
+    plain = mlflow_cf.wrap(MODEL, DATA, target=1)
+    near, far = (one.explain(POOR, certify=True) for one in (plain, explained))
+    for before, after in zip(near, far, strict=True):
+        assert before.counterfactuals[0].survival is None
+        assert after.counterfactuals[0].distance >= before.counterfactuals[0].distance
+
+
+def test_misses_take_more_models() -> None:
+    missed = mlflow_cf.wrap(FOREST, DATA, GOOD, target=1, survival={**LESS, "misses": 1}).policy.survival
+    assert missed is not None
+    assert (missed.of, missed.needed) == (8, 7)
+
+
+def test_folds_and_given_models() -> None:
+    halves = mlflow_cf.wrap(FOREST, DATA, GOOD, target=1, survival={**LESS, "models": "folds"})
+    assert halves.extra_models.future is not None
+    assert halves.extra_models.future.count == 4
+    others = [coded(RandomForestClassifier(5, random_state=seed)).fit(DATA, GOOD) for seed in range(5)]
+    given = mlflow_cf.wrap(
+        FOREST, DATA, target=1, survival={"holds": 0.5, "confidence": 0.9, "compared": 1, "models": others}
+    )
+    assert given.policy.survival is not None
+    assert (given.policy.survival.of, given.policy.survival.needed) == (5, 5)
+
+
+@pytest.mark.parametrize(("model", "labels"), [(MODEL, GOOD), (FOREST, GOOD)], ids=["linear", "trees"])
+def test_an_artifact_answers_as_before(model: Any, labels: Any, tmp_path: Path) -> None:
+    explained = mlflow_cf.wrap(model, DATA, labels, target=1, survival=LESS)
+    mlflow_cf.save_model(model, tmp_path / "model", DATA, labels, target=1, survival=LESS)
+    again = mlflow_cf.load_model(tmp_path / "model")
+    assert again.predict(POOR).to_dict("records") == explained.predict(POOR).to_dict("records")
+    served = mlflow.pyfunc.load_model(str(tmp_path / "model"))
+    row = DATA[model.predict(DATA) == 0].head(1)
+    (reply,) = served.predict(row, {"counterfactual": {"count": 1}}).to_dict("records")
+    assert reply["counterfactuals"][0]["survival"]["models"] == 4
+    json.dumps(reply, allow_nan=False)
+    file = tmp_path / "model" / SURVIVAL_ARRAYS
+    file.write_bytes(file.read_bytes()[:-1] + b"x")
+    with pytest.raises(ArtifactError):
+        mlflow_cf.load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("model", [MODEL, FOREST], ids=["linear", "trees"])
+def test_arrays_that_are_no_models_are_refused(model: Any) -> None:
+    explained = mlflow_cf.wrap(model, DATA, GOOD, target=1, survival=LESS)
+    future, space = explained.extra_models.future, explained.space
+    assert future is not None
+    arrays, plain = to_arrays(future.structure, space)
+    from_arrays(arrays, plain, space, 4)
+    with pytest.raises(ValueError, match="number of models"):
+        from_arrays(arrays, plain, space, 3)
+    with pytest.raises(ValueError, match="link"):
+        from_arrays(arrays, {**plain, "link": "pickle"}, space, 4)
+    for name, array in arrays.items():
+        shorter = {**arrays, name: array[:-1]}
+        with pytest.raises((ValueError, IndexError)):
+            from_arrays(shorter, plain, space, 4)
+    if "tests" in arrays:
+        for column in (FEATURE, CUT, TEST, LEFT):
+            tests = arrays["tests"].copy()
+            tests[np.flatnonzero(tests[:, TEST] < 0)[0], column] = 10_000_000
+            with pytest.raises(ValueError, match=r"."):
+                from_arrays({**arrays, "tests": tests}, plain, space, 4)
+
+
+def test_requests_tighten_and_never_loosen() -> None:
+    asked = {"holds": 0.5, "confidence": 0.8, "compared": 1, "misses": 1}
+    explained = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=asked)
+    assert explained.policy.survival is not None
+    assert (explained.policy.survival.of, explained.policy.survival.needed) == (4, 3)
+
+    def ask(survival: Any) -> Any:
+        return explained.request(POOR.head(1), {"counterfactual": {"survival": survival}})[0].counterfactuals[0]
+
+    assert ask(True).survival.at_least == 0.5
+    assert ask({"confidence": 0.95}).survival.agreeing == 4
+    with pytest.raises(InputError, match=r"survival.holds: 0.4 is less than the policy's 0.5; ask for more, or leave"):
+        ask({"holds": 0.4})
+    with pytest.raises(
+        InputError, match=r"survival: 4 models cannot show a share of 0.99 with confidence 0.8; ask for"
+    ):
+        ask({"holds": 0.99})
+    with pytest.raises(InputError, match=r"survival: no model was retrained when the model was logged"):
+        mlflow_cf.wrap(MODEL, DATA, target=1).explain(POOR, survival=True)
+
+
+def test_what_is_not_required_is_only_promised_where_that_is_asked() -> None:
+    explained = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival={**LESS, "required": False})
+    (plain,), (surer,) = explained.explain(POOR.head(1)), explained.explain(POOR.head(1), survival=True)
+    assert plain.counterfactuals[0].survival is None
+    assert surer.counterfactuals[0].survival is not None
+    (checked,) = explained.verify(POOR.head(1), pd.DataFrame([surer.counterfactuals[0].row]), survival=True)
+    assert checked.requirements == {"survival": True}
+
+
+def test_survival_is_named_where_it_blocks() -> None:
+    rows = DATA.assign(c="y")
+    good = (rows["a"] > 0.5).astype(int)
+    model = coded(LogisticRegression()).fit(rows, good)
+    others = [coded(LogisticRegression()).fit(rows, good if at else 1 - good) for at in range(4)]
+    explained = mlflow_cf.wrap(model, rows, target=1, survival={**LESS, "models": others})
+    (found,) = explained.explain(rows[model.predict(rows) == 0].head(1), certify=True)
+    assert found.status == "infeasible"
+    assert found.reason == "leave out survival; ruled out by survival"
+
+
+def test_regressions_survive_in_an_interval() -> None:
+    model = coded(LinearRegression()).fit(DATA, DATA["a"] + DATA["b"])
+    explained = mlflow_cf.wrap(model, DATA, DATA["a"] + DATA["b"], target={"low": 1.0}, survival=LESS)
+    (found,) = explained.explain(DATA[model.predict(DATA) < 1].head(1), certify=True)
+    assert found.counterfactuals[0].proof == "optimal"
+
+
+def test_a_comparison_tells_what_was_promised_beside_what_happened(explained: ExplainedModel) -> None:
+    later = coded(LogisticRegression(C=0.5)).fit(DATA.iloc[::2], GOOD.iloc[::2])
+    rows, answers = POOR.reset_index(drop=True), [one.counterfactuals[0] for one in explained.explain(POOR)]
+    measured = pd.DataFrame(
+        {
+            "counterfactual": [json.dumps(answer.row) for answer in answers],
+            "prediction": [0] * len(rows),
+            "target_probability": [answer.probability for answer in answers],
+        }
+    )
+    verdict = judged(Issued.of(explained, measured, rows), mlflow_cf.wrap(later, DATA, target=1), len(rows))
+    told = pd.DataFrame([answer.row for answer in answers])
+    assert verdict["survival"].tolist() == (later.predict(told) == 1).tolist()
+    assert verdict["promised"].tolist() == [answer.survival.holds for answer in answers if answer.survival]
+    line = survival(verdict, None, Bootstrap(draws=10)).iloc[0]
+    assert (line["answers"], line["promised"]) == (len(rows), verdict["promised"].mean())
+    plain = Issued.of(mlflow_cf.wrap(MODEL, DATA, target=1), measured, rows)
+    assert np.isnan(plain.promised).all()
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> None:
+    """Let some fits fail, by their number."""
+    fit, fits = LogisticRegression.fit, count(1)
+
+    def tried(self: Any, *args: Any, **options: Any) -> Any:
+        if fails(next(fits)):
+            raise ValueError("no")
+        return fit(self, *args, **options)
+
+    monkeypatch.setattr(LogisticRegression, "fit", tried)
+
+
+class TestRefused:
+    def test_fits_that_fail_are_made_again_and_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        failing(monkeypatch, lambda fit: fit == 2)
+        explained = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=LESS)
+        assert "1 retrained models failed with ValueError" in explained.extra_models.describe()["survival"]
+
+    def test_too_many_that_fail(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        failing(monkeypatch, lambda fit: fit > 1)
+        with pytest.raises(InputError, match="only 1 of 4 models could be retrained"):
+            mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=LESS)
+
+    def test_no_labels(self) -> None:
+        with pytest.raises(InputError, match="survival: models are retrained on labels, and there are none"):
+            mlflow_cf.wrap(MODEL, DATA, target=1, survival=LESS)
+
+    def test_what_cannot_be_cloned(self) -> None:
+        with pytest.raises(InputError, match=r"survival.models: a function cannot be fitted anew"):
+            mlflow_cf.wrap(lambda rows: np.ones(len(rows)), DATA, GOOD, target=1, output="score", survival=LESS)
+
+    def test_what_cannot_be_opened(self) -> None:
+        model = coded(SVC(random_state=0)).fit(DATA, GOOD)
+        with pytest.raises(InputError, match=r"survival.models\[0\]: cannot be opened"):
+            mlflow_cf.wrap(model, DATA, GOOD, target=1, survival=LESS)
+
+    def test_networks_are_wrapped_and_not_stored(self, tmp_path: Path) -> None:
+        model = coded(MLPClassifier((3,), solver="lbfgs", max_iter=2_000, random_state=0)).fit(DATA, GOOD)
+        explained = mlflow_cf.wrap(model, DATA, GOOD, target=1, survival=LESS)
+        (found,) = explained.explain(DATA[model.predict(DATA) == 0].head(1))
+        assert found.counterfactuals[0].survival is not None
+        with pytest.raises(InputError, match=r"survival.models: an artifact keeps retrained models that are trees or"):
+            mlflow_cf.save_model(model, tmp_path / "model", DATA, GOOD, target=1, survival=LESS)
+
+    def test_other_labels(self) -> None:
+        other = coded(LogisticRegression()).fit(DATA, GOOD + 1)
+        with pytest.raises(InputError, match=r"survival.models\[0\]: predicts \[1, 2\], the explained model \[0, 1\]"):
+            mlflow_cf.wrap(
+                MODEL, DATA, target=1, survival={"holds": 0.5, "confidence": 0.7, "compared": 1, "models": [other]}
+            )
+
+    @pytest.mark.parametrize(
+        ("survival", "told"),
+        [
+            ({"holds": 1.5}, "survival.holds: "),
+            ({"confidence": 0}, "survival.confidence: "),
+            ({"hold": 0.9}, "survival.hold: "),
+            ({"models": "jackknife"}, "survival.models"),
+            ("bootstrap", "survival: a str is no survival"),
+            ({"models": []}, "survival.of"),
+            ({"models": [MODEL] * 3}, "survival: 3 models cannot show a share of 0.95 with confidence 0.9"),
+            ({"models": [MODEL], "misses": 1}, "survival.misses: "),
+            ({"holds": 0.999}, "survival: a share of 0.999 needs more than 256 models to be shown"),
+        ],
+    )
+    def test_nonsense(self, survival: Any, told: str) -> None:
+        with pytest.raises(InputError, match=told.replace("[", r"\[")):
+            mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=survival)
+
+    def test_one_class(self) -> None:
+        with pytest.raises(InputError, match="labels: 1 class in all rows"):
+            mlflow_cf.wrap(MODEL, DATA, np.ones(len(DATA)), target=1, survival=LESS)
+
+
+def test_draws_without_a_class_are_drawn_again() -> None:
+    labels = np.array([0] * 18 + [1] * 2)
+    draws = Draws(labels, np.array(["0", "1"]), np.random.default_rng(0))
+    found = [next(rows) for rows in [draws.bootstraps()] for _ in range(30)]
+    assert draws.again > 0
+    assert all(len(rows) == 10 and set(labels[rows]) == {0, 1} for rows in found)
+    first, second = (next(rows) for rows in [draws.halves()] for _ in range(2))
+    assert sorted([*first, *second]) == list(range(20))
+    lonely = Draws(np.array([0] * 18 + [1]), np.array(["0", "1"]), np.random.default_rng(0))
+    with pytest.raises(InputError, match="100 draws of half of the rows lacked a class each time"):
+        next(lonely.halves())
+
+
+def test_an_object_is_as_good_as_a_dict() -> None:
+    wanted = SurvivalWanted(holds=0.9, confidence=0.9)
+    assert SurvivalWanted.read(wanted) is wanted
+    assert SurvivalWanted.read(True) == SurvivalWanted()
+    assert SurvivalWanted.read(False) is None
