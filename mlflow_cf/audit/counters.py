@@ -85,7 +85,7 @@ class Counters:
             self._in_flight -= 1
             self._requests[notes.outcome] += 1
             self._rows.update(notes.rows)
-            self._seconds.update(notes.seconds)  # type: ignore[arg-type]  # a counter of floats
+            self._seconds.update(notes.seconds)
             self._buckets[bisect_left(BUCKETS, seconds)] += 1
             self._whole_s += seconds
         if requests_logger.isEnabledFor(logging.INFO):
