@@ -142,7 +142,7 @@ def settle(kept: Array, at: int, value: float) -> None:
 @inner
 def least_of(squared: Array, start: int, end: int) -> float:
     """Return the least number of a part."""
-    least = squared[start]
+    least: float = squared[start]
     for at in range(start + 1, end):
         least = min(least, squared[at])
     return least
