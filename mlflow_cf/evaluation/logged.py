@@ -120,13 +120,10 @@ def _typical(rows: pd.DataFrame) -> pd.DataFrame:
     places = {0}
     for at in range(rows.shape[1]):
         column, missing = rows.iloc[:, at], rows.iloc[:, at].isna()
-        kinds = missing
-        if column.dtype.kind == "O":
-            types = column.map(type)
-            if not set(types.unique()) <= PLAIN:
-                return rows
-            kinds = types.mask(missing)
-        places |= set(np.flatnonzero(~kinds.duplicated().to_numpy()).tolist())
+        types = column.map(type) if column.dtype.kind == "O" else pd.Series(float, column.index)
+        if not set(types.unique()) <= PLAIN:
+            return rows
+        places |= set(np.flatnonzero(~types.mask(missing).duplicated().to_numpy()).tolist())
     return rows.iloc[sorted(places)]
 
 
@@ -134,7 +131,7 @@ def _readable(paths: Mapping[str, Path]) -> pd.DataFrame:
     """Return the first lines of all explainers as people read them in MLflow's pages."""
     tables = []
     for name, path in paths.items():
-        table = pd.read_parquet(path, columns=[lines.ROW, *FOR_READERS]).head(max(1, SHOWN // len(paths)))
+        table = lines.first(path, max(1, SHOWN // len(paths)), [lines.ROW, *FOR_READERS])
         table.insert(0, "explainer", name)
         tables.append(table.assign(changed=table["changed"].map(", ".join)).rename(columns={"mixed": "distance"}))
     return _plain(pd.concat(tables))
