@@ -27,7 +27,7 @@ from mlflow_cf.request.portfolio import Found, Portfolio
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, explanation
 from mlflow_cf.request.request import Request, wanted_of
-from mlflow_cf.request.rows import CodedRows, Row
+from mlflow_cf.request.rows import CodedRows, PredictedRows, Row
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
 from mlflow_cf.words.languages import answers_in
@@ -137,8 +137,8 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
         cost |= {"judge_calls": request.session.calls, "judge_rows": request.session.rows}
     rows = predictions.rows
     space = request.bound_policy.space.bare  # other processes send copies of it, which know less
-    if len(rows) > FEW:
-        return Explanations(_lazily(predictions, found, cost), table.index, space)
+    if len(rows) > FEW and isinstance(rows, PredictedRows):
+        return Explanations(_lazily(predictions, rows, found, cost), table.index, space)
     answers = []
     for number, row in enumerate(rows):
         one = found.single.get(number)
@@ -149,9 +149,9 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
     return Explanations(tuple(answers), table.index, space)
 
 
-def _lazily(predictions: Predictions, found: Found, cost: Mapping[str, float]) -> LazyExplanations:
+def _lazily(predictions: Predictions, rows: PredictedRows, found: Found, cost: Mapping[str, float]) -> LazyExplanations:
     """Return the explanations of all rows, in order, with what all of them cost; they are made when they are read."""
-    space, rows = predictions.request.bound_policy.space.bare, predictions.rows
+    space = predictions.request.bound_policy.space.bare
     block, place = found.places(len(rows))
 
     def made(number: int) -> Explanation:
@@ -164,7 +164,7 @@ def _lazily(predictions: Predictions, found: Found, cost: Mapping[str, float]) -
             return bare(predictions.request, rows[number])
         return replace(one, diagnostics={**cost, **one.diagnostics}, space=space)
 
-    return LazyExplanations(made, len(rows), partial(found.coded, len(predictions.space)))
+    return LazyExplanations(made, len(rows), partial(found.arrays, predictions, rows))
 
 
 def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.DataFrame, found: Found) -> None:

@@ -32,14 +32,14 @@ from mlflow_cf.portfolio.nearest import NearestFew, Settled
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.expected import Predictions
-from mlflow_cf.request.replies import bare
+from mlflow_cf.request.replies import bare, predicted
 from mlflow_cf.request.request import Request, reserve_of
-from mlflow_cf.request.rows import PredictedRows
+from mlflow_cf.request.rows import PredictedRows, Row
 from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.structure import linked
+from mlflow_cf.words.arrays import AnswerArrays
 from mlflow_cf.words.changes import changes_between
-from mlflow_cf.words.explanations import CodedAnswers
-from mlflow_cf.words.result import FACTS, Counterfactual, Explanation
+from mlflow_cf.words.result import Counterfactual, Explanation
 
 ROWS_AT_ONCE: Final = 1_024  # of a block: a pipeline's call costs up to 8 ms however few rows; arrays stay small
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
@@ -131,18 +131,37 @@ class Found:
             place[one.numbers] = np.arange(len(one.numbers))
         return block, place
 
-    def coded(self, columns: int) -> CodedAnswers:
-        """Return the answers of blocks, over so many columns, as arrays."""
-        facts: dict[str, list[Any]] = {key: [] for key in FACTS}
-        for block in self.blocks:
-            facts["prediction"] += [block.target.prediction(block.outcome, at) for at in range(len(block.numbers))]
-            facts["probability"] += block.target.probability(block.outcome)
-            facts["distance"] += block.distance.tolist()
-            facts["n_changed"] += block.changed.tolist()
-            facts["proof"] += ["optimal"] * len(block.numbers)
-        rows = [np.empty(0, dtype=np.intp), *(block.numbers for block in self.blocks)]
-        return CodedAnswers(
-            np.concatenate(rows), np.concatenate([np.empty((0, columns)), *(block.Z for block in self.blocks)]), facts
+    def arrays(self, predictions: Predictions, rows: PredictedRows) -> AnswerArrays:
+        """Return what blocks have found, and what is said of rows that nothing was searched for, as arrays."""
+        request, blocks = predictions.request, self.blocks
+        answered = np.concatenate([np.empty(0, dtype=np.intp), *(block.numbers for block in blocks)])
+        known = rows.place >= 0
+        known[list(self.single)] = False
+        known[answered] = True
+        numbers = np.flatnonzero(known)
+        evaluations = np.zeros(len(rows), dtype=np.intp)
+        evaluations[answered] = np.concatenate([np.empty(0, dtype=np.intp), *(block.evaluations for block in blocks)])
+        labels, likely = predicted(request, rows, numbers)
+        order = np.argsort(answered, kind="stable")
+        said = [one for block in blocks for one in block.target.predictions(block.outcome)]
+        told = [one for block in blocks for one in block.target.probability(block.outcome)]
+        distance = np.concatenate([np.empty(0), *(block.distance for block in blocks)])[order]
+        return AnswerArrays(
+            rows=numbers,
+            predictions=labels,
+            probabilities=likely,
+            evaluations=evaluations[numbers],
+            owner=np.searchsorted(numbers, answered[order]),
+            before=rows.codes[answered[order]],
+            after=np.concatenate([rows.codes[:0], *(block.Z for block in blocks)])[order],
+            outcomes=[said[at] for at in order.tolist()],
+            likely=np.array(told, dtype=np.float64)[order],
+            distance=distance,
+            proofs=["optimal"] * len(order),
+            bounds=distance,
+            bare=bare(request, Row(rows.codes[:0], "", None, None)),
+            space=predictions.space,
+            speaker=request.speaker,
         )
 
 
