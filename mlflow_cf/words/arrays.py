@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -180,7 +180,10 @@ class AnswerArrays:
     def texts(self) -> list[str]:
         """(k,) the changes of each counterfactual in a sentence."""
         clauses = slices(self.changes.clauses.tolist(), self.changes.start)
-        return list(map(self.speaker.sentence, clauses, self.outcomes))
+        told = {outcome: self.speaker.outcome_of(outcome) for outcome in set(self.outcomes)}
+        return [
+            self.speaker.sentence(some, told[outcome]) for some, outcome in zip(clauses, self.outcomes, strict=True)
+        ]
 
     @cached_property
     def values(self) -> dict[str, Column]:
@@ -213,7 +216,7 @@ class AnswerArrays:
             "prediction": self.predictions,
             "probability": plain(self.probabilities),
             "status": self.statuses.tolist(),
-            "counterfactuals": slices(found, self.start),
+            "counterfactuals": list(slices(found, self.start)),
             "evaluations": self.evaluations.tolist(),
         }
         rows = len(self.rows)
@@ -227,7 +230,7 @@ class AnswerArrays:
         changes = [{"feature": feature, "from": before, "to": after} for feature, before, after in said]
         told: dict[str, list[Any]] = {
             "row": [dict(zip(names, one, strict=True)) for one in values],
-            "changes": slices(changes, start),
+            "changes": list(slices(changes, start)),
             **{key: plain(column) for key, column in self.told.items()},
         }
         count = len(self.owner)
@@ -248,9 +251,9 @@ def starts(owner: Numbers, count: int) -> Numbers:
     return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=count))])
 
 
-def slices(values: list[Any], start: Numbers) -> list[list[Any]]:
-    """Return the values from each place of `start` (n + 1,) up to the next."""
-    return [values[begin:end] for begin, end in pairwise(start.tolist())]
+def slices(values: list[Any], start: Numbers) -> Iterator[list[Any]]:
+    """Yield the values from each place of `start` (n + 1,) up to the next."""
+    return (values[begin:end] for begin, end in pairwise(start.tolist()))
 
 
 def _copies(value: Any, count: int) -> list[Any]:

@@ -39,12 +39,15 @@ class Speaker:
 
     def answer(self, changes: Sequence[Change], prediction: Level) -> str:
         """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
-        return self.sentence([self.clause(change) for change in changes], prediction)
+        return self.sentence([self.clause(change) for change in changes], self.outcome_of(prediction))
 
-    def sentence(self, clauses: Sequence[str], prediction: Level) -> str:
-        """Return the same of changes that are told already."""
-        outcome = _one_line(self.outcome) or self.say("prediction", label=self.value(prediction))
+    def sentence(self, clauses: Sequence[str], outcome: str) -> str:
+        """Return the same of changes, and of what comes of them, that are told already."""
         return self.say("answer", changes=self._list(clauses), outcome=outcome)
+
+    def outcome_of(self, prediction: Level) -> str:
+        """Return ``the prediction becomes 1``, or what the wanted prediction means."""
+        return _one_line(self.outcome) or self.say("prediction", label=self.value(prediction))
 
     def changes(self, changes: Sequence[Change]) -> str:
         """Return ``income rises from 41,000 to 46,500 and owner changes from no to yes``."""
