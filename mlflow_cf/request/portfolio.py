@@ -146,14 +146,17 @@ class Found:
         said = [one for block in blocks for one in block.target.predictions(block.outcome)]
         told = [one for block in blocks for one in block.target.probability(block.outcome)]
         distance = np.concatenate([np.empty(0), *(block.distance for block in blocks)])[order]
+        before = rows.codes[answered[order]]
+        codes = np.concatenate([rows.codes[:0], *(block.Z for block in blocks)])[order]
+        np.copyto(codes, before, where=codes == before)  # 0.0 and -0.0 are equal
         return AnswerArrays(
             rows=numbers,
             predictions=labels,
             probabilities=likely,
             evaluations=evaluations[numbers],
             owner=np.searchsorted(numbers, answered[order]),
-            before=rows.codes[answered[order]],
-            after=np.concatenate([rows.codes[:0], *(block.Z for block in blocks)])[order],
+            before=before,
+            codes=codes,
             outcomes=[said[at] for at in order.tolist()],
             likely=np.array(told, dtype=np.float64)[order],
             distance=distance,

@@ -99,7 +99,8 @@ class AnswerArrays:
         predictions: (m,) of the model, None without; probabilities: (m,) of what is wanted, NaN without.
         evaluations: (m,) rows scored for each.
         owner: (k,) the place in `rows` of the row that each counterfactual answers, ascending.
-        before, after: (k, d) codes of these rows, and of the counterfactuals.
+        before, codes: (k, d) codes of these rows, and of the counterfactuals; what does not change is the same in both,
+            also the sign of 0.
         outcomes: (k,) predictions of these; likely: (k,) their probabilities, NaN without.
         distance: (k,) between both.
         proofs, bounds: (k,) what is proved of each; NaN: no bound.
@@ -114,7 +115,7 @@ class AnswerArrays:
     evaluations: Numbers
     owner: Numbers
     before: Floats
-    after: Floats
+    codes: Floats
     outcomes: list[Level]
     likely: Floats
     distance: Floats
@@ -123,11 +124,6 @@ class AnswerArrays:
     bare: Explanation
     space: FeatureSpace
     speaker: Speaker
-
-    @cached_property
-    def codes(self) -> Floats:
-        """(k, d) codes of the counterfactuals; what does not change is as in the row: 0.0 and -0.0 are equal."""
-        return np.where(self.before == self.after, self.before, self.after)
 
     @cached_property
     def start(self) -> Numbers:
@@ -143,7 +139,7 @@ class AnswerArrays:
     @cached_property
     def changed(self) -> tuple[Numbers, Numbers]:
         """(c,) of each change its counterfactual, and its column."""
-        before, after = self.before, self.after
+        before, after = self.before, self.codes
         changed = (before != after) & ~(np.isnan(before) & np.isnan(after))
         for column in self._dates:  # those closer than microseconds are told alike
             some = np.flatnonzero(changed[:, column])
@@ -165,7 +161,7 @@ class AnswerArrays:
         features, before, after, clauses = (np.empty(len(owner), dtype=object) for _ in range(4))
         for column in np.unique(columns).tolist():
             feature, some = self.space.features[column], np.flatnonzero(columns == column)
-            old, new = (coded_values(feature, codes[owner[some], column]) for codes in (self.before, self.after))
+            old, new = (coded_values(feature, codes[owner[some], column]) for codes in (self.before, self.codes))
             features[some] = feature.name
             before[some], after[some] = old.each(written).to_objects(), new.each(written).to_objects()
             pairs, distinct = pd.factorize(old.places * len(new.distinct) + new.places)

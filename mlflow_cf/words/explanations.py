@@ -71,7 +71,8 @@ class CodedAnswers:
             statuses[row], reasons[row] = one.status, one.reason
         if arrays is not None:
             known, rung = arrays.facts, [None] * len(arrays.owner)
-            rows, codes = np.concatenate([arrays.rows[arrays.owner], rows]), np.concatenate([arrays.codes, codes])
+            rows = np.concatenate([arrays.rows[arrays.owner], rows])
+            codes = np.concatenate([arrays.codes, codes]) if others else arrays.codes
             facts = {key: (plain(known[key]) if key in known else rung) + values for key, values in facts.items()}
             statuses[arrays.rows] = arrays.statuses
         if arrays is not None and others:

@@ -89,7 +89,7 @@ def rows_of_codes(draw: st.DrawFn, count: int, like: np.ndarray | None = None) -
     if like is None:
         return codes
     kept = [[draw(st.integers(0, 3)) > 0 for _ in domains()] for _ in range(count)]
-    return np.where(np.array(kept, dtype=bool).reshape(codes.shape), like, codes)
+    return np.where(np.array(kept, dtype=bool).reshape(codes.shape) | (like == codes), like, codes)
 
 
 @st.composite
@@ -120,7 +120,7 @@ def worlds(draw: st.DrawFn) -> tuple[LazyExplanations, tuple[Label, ...]]:
         evaluations=np.array([draw(st.integers(0, 99)) for _ in rows], dtype=np.intp),
         owner=owner,
         before=before,
-        after=draw(rows_of_codes(len(owner), before)),
+        codes=draw(rows_of_codes(len(owner), before)),
         outcomes=[draw(label) for _ in owner],
         likely=np.array(found, dtype=np.float64),
         distance=distance,
@@ -154,7 +154,7 @@ def explanation(arrays: AnswerArrays, at: int) -> Explanation:
     found, speaker = [], arrays.speaker
     for place in np.flatnonzero(arrays.owner == at).tolist():
         old = space().values(arrays.before[place])
-        new = space().values_beside(arrays.after[place], arrays.before[place], old)
+        new = space().values_beside(arrays.codes[place], arrays.before[place], old)
         changes, outcome = changes_between(old, new), arrays.outcomes[place]
         likely, bound = (None if np.isnan(one[place]) else float(one[place]) for one in (arrays.likely, arrays.bounds))
         proof: Any = arrays.proofs[place]
