@@ -39,7 +39,7 @@ from mlflow_cf.structures.capabilities import is_steady
 from mlflow_cf.structures.structure import linked
 from mlflow_cf.words.arrays import AnswerArrays
 from mlflow_cf.words.changes import changes_between
-from mlflow_cf.words.result import Counterfactual, Explanation
+from mlflow_cf.words.result import Counterfactual, Explanation, Proof
 
 ROWS_AT_ONCE: Final = 1_024  # of a block: a pipeline's call costs up to 8 ms however few rows; arrays stay small
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
@@ -76,6 +76,16 @@ class BlockAnswers:
             return None
         parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations")
         return replace(self, outcome=outcome, **{key: getattr(self, key)[some] for key in parts})
+
+    @property
+    def answered(self) -> Codes:
+        """The number of the row that each of the answers is for."""
+        return np.repeat(self.numbers, len(self.Z) // max(len(self.numbers), 1))
+
+    @property
+    def proof(self) -> Proof:
+        """What is proved of each answer."""
+        return "optimal"
 
     def explanation(self, at: int) -> Explanation:
         """Return the explanation of one of the rows."""
@@ -133,35 +143,38 @@ class Found:
 
     def arrays(self, predictions: Predictions, rows: PredictedRows) -> AnswerArrays:
         """Return what blocks have found, and what is said of rows that nothing was searched for, as arrays."""
-        request, blocks = predictions.request, self.blocks
-        answered = np.concatenate([np.empty(0, dtype=np.intp), *(block.numbers for block in blocks)])
+        request, blocks, none = predictions.request, self.blocks, np.empty(0, dtype=np.intp)
+        explained = np.concatenate([none, *(block.numbers for block in blocks)])
+        answered = np.concatenate([none, *(block.answered for block in blocks)])
         known = rows.place >= 0
         known[list(self.single)] = False
-        known[answered] = True
-        numbers = np.flatnonzero(known)
+        known[explained] = True
+        numbers, order = np.flatnonzero(known), np.argsort(answered, kind="stable")
+        answered = answered[order]
         evaluations = np.zeros(len(rows), dtype=np.intp)
-        evaluations[answered] = np.concatenate([np.empty(0, dtype=np.intp), *(block.evaluations for block in blocks)])
-        labels, likely = predicted(request, rows, numbers)
-        order = np.argsort(answered, kind="stable")
+        evaluations[explained] = np.concatenate([none, *(block.evaluations for block in blocks)])
         said = [one for block in blocks for one in block.target.predictions(block.outcome)]
         told = [one for block in blocks for one in block.target.probability(block.outcome)]
+        proofs = [block.proof for block in blocks for _ in block.Z]
         distance = np.concatenate([np.empty(0), *(block.distance for block in blocks)])[order]
-        before = rows.codes[answered[order]]
+        before = rows.codes[answered]
         codes = np.concatenate([rows.codes[:0], *(block.Z for block in blocks)])[order]
         np.copyto(codes, before, where=codes == before)  # 0.0 and -0.0 are equal
+        labels, likely = predicted(request, rows, numbers)
+        places = order.tolist()
         return AnswerArrays(
             rows=numbers,
             predictions=labels,
             probabilities=likely,
             evaluations=evaluations[numbers],
-            owner=np.searchsorted(numbers, answered[order]),
+            owner=np.searchsorted(numbers, answered),
             before=before,
             codes=codes,
-            outcomes=[said[at] for at in order.tolist()],
+            outcomes=[said[at] for at in places],
             likely=np.array(told, dtype=np.float64)[order],
             distance=distance,
-            proofs=["optimal"] * len(order),
-            bounds=distance,
+            proofs=[proofs[at] for at in places],
+            bounds=np.where([proofs[at] == "optimal" for at in places], distance, np.nan),
             bare=bare(request, Row(rows.codes[:0], "", None, None)),
             space=predictions.space,
             speaker=request.speaker,
