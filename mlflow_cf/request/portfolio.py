@@ -70,13 +70,6 @@ class BlockAnswers:
     evaluations: Codes
     seconds: float
 
-    def take(self, some: Codes, outcome: Outcome) -> BlockAnswers | None:
-        """Return some of the answers, with what the model says of these; None of none."""
-        if not len(some):
-            return None
-        parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations")
-        return replace(self, outcome=outcome, **{key: getattr(self, key)[some] for key in parts})
-
     @property
     def answered(self) -> Codes:
         """The number of the row that each of the answers is for."""
@@ -86,6 +79,13 @@ class BlockAnswers:
     def proof(self) -> Proof:
         """What is proved of each answer."""
         return "optimal"
+
+    def take(self, some: Codes, outcome: Outcome) -> BlockAnswers | None:
+        """Return some of the answers, with what the model says of these; None of none."""
+        if not len(some):
+            return None
+        parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations")
+        return replace(self, outcome=outcome, **{key: getattr(self, key)[some] for key in parts})
 
     def explanation(self, at: int) -> Explanation:
         """Return the explanation of one of the rows."""
