@@ -14,9 +14,9 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Feature, Floats
 from mlflow_cf.features.codec import decode_column
 from mlflow_cf.features.feature import zone_of
-from mlflow_cf.files.typed import typed
+from mlflow_cf.files.typed import typed, typed_values
 from mlflow_cf.model.judge import Label
-from mlflow_cf.words.arrays import Column, value_column
+from mlflow_cf.words.arrays import Column
 from mlflow_cf.words.explanations import CodedAnswers, Explanations
 from mlflow_cf.words.result import Explanation
 
@@ -59,16 +59,20 @@ class Lines:
         """Return the lines of the answers at some places, whose first row is row `start` of all, with keys (m,)."""
         rows, answers = coded.lines(places)
         told = rows.tolist()
-        lines = [rows + start, [coded.statuses[row] for row in told], [coded.reasons[row] for row in told]]
-        features = map(_of_feature, coded.space.features, coded.codes.T)
-        fields, at = list(self.schema)[int(self.key) :], pa.array(answers, mask=answers < 0)
+        lines: list[Column] = [
+            rows + start,
+            [coded.statuses[row] for row in told],
+            [coded.reasons[row] for row in told],
+        ]
+        kinds, at = self.schema.types[int(self.key) :], pa.array(answers, mask=answers < 0)
         columns: list[pa.Array] = [] if key is None else [key.take(pa.array(rows))]
-        columns += [typed(values, field.type) for values, field in zip(lines, fields, strict=False)]
-        found = [*features, *coded.facts.values()]
-        found += [[None] * len(coded.rows)] * (len(fields) - len(lines) - len(found))  # rungs, if no row has any
-        for values, field in zip(found, fields[len(lines) :], strict=True):
-            columns.append(typed(values, field.type).take(at))
-        return pa.table(columns, schema=self.schema)
+        columns += [typed(values, kind) for values, kind in zip(lines, kinds, strict=False)]
+        kinds, features = kinds[len(lines) :], coded.space.features
+        found = list(map(_of_feature, features, coded.codes.T, kinds))
+        facts = list(coded.facts.values())
+        facts += [[None] * len(coded.rows)] * (len(kinds) - len(found) - len(facts))  # rungs, if no row has any
+        found += [typed(values, kind) for values, kind in zip(facts, kinds[len(found) :], strict=True)]
+        return pa.table([*columns, *(column.take(at) for column in found)], schema=self.schema)
 
 
 def answer_block(explained: ExplainedModel, rows: pd.DataFrame, params: Mapping[str, Any]) -> Explanations:
@@ -132,11 +136,11 @@ def _free(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _of_feature(feature: Feature, codes: Floats) -> Column | pa.Array:
-    """Return the values of a feature (k,) as a file holds them."""
-    if feature.kind != "date" or not pd.api.types.is_datetime64_any_dtype(feature.raw_dtype):
-        return value_column(feature, codes)
+def _of_feature(feature: Feature, codes: Floats, kind: pa.DataType) -> pa.Array:
+    """Return the values of a feature behind codes (k,) as a file holds them."""
+    if not pa.types.is_timestamp(kind):
+        return typed_values(feature, codes, kind)
     moments = pd.Series(decode_column(feature, codes))
     if zone_of(feature.raw_dtype) is not None:
         moments = moments.dt.tz_convert(None)  # of UTC, which is how arrow keeps those of any zone
-    return pa.array(moments, from_pandas=True)
+    return pa.array(moments, from_pandas=True).cast(kind)

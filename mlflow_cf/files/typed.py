@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mlflow_cf.words.arrays import UNTOLD, AnswerArrays, Coded, Column
+from mlflow_cf.features import Feature, Floats
+from mlflow_cf.words.arrays import UNTOLD, AnswerArrays, Coded, Column, value_column
 from mlflow_cf.words.changes import written
 from mlflow_cf.words.explanations import Explanations
 
@@ -31,10 +32,8 @@ def typed_replies(answers: Explanations, kinds: Mapping[str, pa.DataType]) -> di
     return {key: pa.concat_arrays([known[key], told[key]]).take(pa.array(place)) for key in kinds}
 
 
-def typed(column: Column | pa.Array, kind: pa.DataType) -> pa.Array:
+def typed(column: Column, kind: pa.DataType) -> pa.Array:
     """Return a column as values of one type; what is of several types is text, where the type is text."""
-    if isinstance(column, pa.Array):
-        return column.cast(kind)
     if isinstance(column, Coded):
         return typed(list(column.distinct), kind).take(pa.array(column.places))
     if isinstance(column, np.ndarray) and column.dtype != object:
@@ -42,19 +41,28 @@ def typed(column: Column | pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(column, type=kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([_as_text(value, kind) for value in column], type=kind)
+        return pa.array([_fitting(value, kind) for value in column], type=kind)
 
 
-def _as_text(value: Any, kind: pa.DataType) -> Any:
-    """Return a value with text wherever its type is text."""
+def typed_values(feature: Feature, codes: Floats, kind: pa.DataType) -> pa.Array:
+    """Return the values of a feature behind codes (k,) as values of one type."""
+    if feature.kind == "integer" and pa.types.is_floating(kind):
+        return typed(codes + 0.0, kind)  # whole numbers have no -0.0
+    return typed(value_column(feature, codes), kind)
+
+
+def _fitting(value: Any, kind: pa.DataType) -> Any:
+    """Return a value with text wherever its type is text, and floats wherever it is that of floats."""
     if value is None:
         return None
     if pa.types.is_string(kind):
         return written(value)
+    if pa.types.is_floating(kind):
+        return float(value)  # of whole numbers, arrow takes those alone that are exact
     if pa.types.is_list(kind):
-        return [_as_text(one, kind.value_type) for one in value]
+        return [_fitting(one, kind.value_type) for one in value]
     if pa.types.is_struct(kind):
-        return {field.name: _as_text(value.get(field.name), field.type) for field in kind}
+        return {field.name: _fitting(value.get(field.name), field.type) for field in kind}
     return value
 
 
@@ -81,7 +89,10 @@ def _counterfactuals(arrays: AnswerArrays, kind: pa.StructType) -> pa.Array:
     texts = [typed(column, field.type) for column, field in zip((features, before, after), one, strict=True)]
     columns = {key: typed(column, kinds[key]) for key, column in arrays.told.items()}
     columns["changes"] = _list(start, _struct(texts, one), kinds["changes"])
-    columns["row"] = _struct([typed(arrays.values[field.name], field.type) for field in kinds["row"]], kinds["row"])
+    values = {
+        feature.name: (feature, codes) for feature, codes in zip(arrays.space.features, arrays.codes.T, strict=True)
+    }
+    columns["row"] = _struct([typed_values(*values[field.name], field.type) for field in kinds["row"]], kinds["row"])
     count = len(arrays.owner)
     told = [
         columns[key] if key in columns else _repeated(UNTOLD[key], count, field_kind)

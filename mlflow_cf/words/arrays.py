@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats, Level
+from mlflow_cf.features.codec import EXACT_INTEGER
 from mlflow_cf.features.feature import Feature
 from mlflow_cf.words.changes import Change, written
 from mlflow_cf.words.result import Counterfactual, Explanation, Status
@@ -63,7 +64,7 @@ def value_column(feature: Feature, codes: Floats) -> Column:
     """Return what `Feature.value` says of every code (n,)."""
     if feature.kind == "real":
         return codes
-    if feature.kind == "integer" and (np.floor(codes) == codes).all():
+    if feature.kind == "integer" and ((np.floor(codes) == codes) & (np.abs(codes) <= EXACT_INTEGER)).all():
         return codes.astype(np.int64)
     return coded_values(feature, codes)
 

@@ -53,6 +53,7 @@ def space() -> FeatureSpace:
             "price": pd.Series([0.0, 0.1, 2.0, 1234.56, np.nan], dtype="float32"),
             "age": [20, 30, 41, 1234567, -1],
             "gaps": [1.0, 2.0, np.nan, 40_000.0, 5.0],
+            "huge": [1.0, 1e30, -(2.0**53) - 2, 2.0**63, 0.0],
             "nullable": pd.array([1, None, 3, 2**40, 5], dtype="Int64"),
             "flag": [True, False, True, False, True],
             "maybe": pd.array([True, None, False, True, True], dtype="boolean"),
@@ -266,7 +267,7 @@ def held(feature: Any, found: Counterfactual) -> Any:
         return moment.isoformat() if zone is None else moment.tz_convert(zone).isoformat()
     if feature.name == "mixed":
         return value if isinstance(value, str) else repr(value)
-    return float(value) if feature.kind == "real" or feature.name == "gaps" else value
+    return float(value) if feature.kind == "real" or feature.name in ("gaps", "huge") else value
 
 
 @settings(max_examples=many(60, 2_000))
