@@ -103,7 +103,7 @@ def explain(
         explained = replace(load_model(model_uri), admission=places)
         explained.warm_up()  # the clock of the request shall not pay for what is compiled on first use
         answers = explained.request(rows.reset_index(drop=True), {PARAM: asked})
-    kept = [number for number, answer in enumerate(answers) if not only or answer.status in only]
+    kept = [number for number, status in enumerate(answers.statuses) if not only or status in only]
     if output_path is not None:
         table = answers.to_table(kept)
         write = table.to_csv if output_path.suffix == ".csv" else table.to_parquet
