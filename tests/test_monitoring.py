@@ -475,6 +475,7 @@ def test_outcomes_of_a_table_are_shares_of_those_who_told(still):
     assert value(found.outcomes, "reference", "acted") == pytest.approx(acted[told & first].mean())
     assert value(found.outcomes, "reference", "validity") == pytest.approx(wanted[told & acted & first].mean())
     assert value(found.outcomes, "reference", "days_p50") == pytest.approx(10)
+    assert value(found.outcomes, "reference", "days_p95", group="sex.m") == pytest.approx(10)
     single = still.loc[told & acted & first, "changed"].map(len) == 1
     assert value(found.outcomes, "reference", "complete") == pytest.approx(single.mean())
     followed_first = (table["answer"] == 1)[told & acted & first].mean()

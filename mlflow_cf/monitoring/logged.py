@@ -29,7 +29,8 @@ _ODD: Final = re.compile(r"[^\w\-. /]")
 def log(found: Monitoring, params: Mapping[str, str]) -> Monitoring:
     """Log everything to the active run, or to one that is opened for it; return the result with its id.
 
-    A run that is opened has a note with what was found. Metrics have the number of the window as step, 0 for the reference, and the end of the window as time.
+    A run that is opened has a note with what was found. Metrics have the number of the window as step, 0 for the
+    reference, and the end of the window as time.
     """
     client, own = MlflowClient(), mlflow.active_run() is None
     with in_run("counterfactual monitoring") as run_id:
