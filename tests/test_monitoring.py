@@ -550,6 +550,17 @@ def test_the_command_tells_by_its_exit_code(request, tmp_path, name, options, co
     assert "reference" in done.output
 
 
+def test_pipelines_read_json(drifting, moved, tmp_path):
+    moved.to_parquet(tmp_path / "t.parquet")
+    done = CliRunner().invoke(main, ["monitor", str(tmp_path / "t.parquet"), "-g", "sex", "--no-log", "--json"])
+    told = json.loads(done.stdout)
+    assert told == drifting.to_dict()
+    assert (told["drifted"], told["found"][0]["feature"]) == (True, "job")
+    assert [one["window"] for one in told["windows"]] == ["reference", "2026-01-12", "2026-01-19"]
+    assert told["windows"][1]["start"].startswith("2026-01-12T00:00:00")
+    assert told["windows"][1]["coverage"] == pytest.approx(value(drifting.windows, "2026-01-12", "coverage"))
+
+
 def test_what_is_wrong_on_the_command_line_has_a_code_of_its_own(tmp_path):
     done = CliRunner().invoke(main, ["monitor", str(tmp_path / "none.parquet")])
     assert done.exit_code == 2
