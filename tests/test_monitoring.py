@@ -251,6 +251,12 @@ def test_windows_without_answers_are_told(still):
     assert any("not tested, fewer than 20 requests" in note for note in found.notes)
 
 
+def test_of_too_many_windows_the_newest_are_tested(still):
+    found = quiet(still, window="90min")
+    assert any(note.startswith("the newest 200 windows are tested, of 3") for note in found.notes)
+    assert set(found.tested) <= set(found.spans["window"].tail(200))
+
+
 # What is read
 
 

@@ -116,10 +116,11 @@ def measured(lines: Lines, parted: Cut, asked: Asked) -> Monitoring:
         ignore_index=True,
     )
     tested = [at for at, one in enumerate(parted.windows) if one.whole and not one.reference]
-    most = asked.newest or drifting.MOST_WINDOWS
-    found, notes = _drift(series, parted, tested[-min(most, drifting.MOST_WINDOWS) :], table, asked)
-    if len(tested) > most == drifting.MOST_WINDOWS:
-        notes.append(f"the newest {most} windows are tested, of {len(tested):,}")
+    wanted = tested[-(asked.newest or len(tested)) :]
+    kept = wanted[-drifting.MOST_WINDOWS :]
+    found, notes = _drift(series, parted, kept, table, asked)
+    if len(kept) < len(wanted):
+        notes.append(f"the newest {len(kept)} windows are tested, of {len(wanted):,}")
     if series.left_out:
         notes.append(f"{series.left_out} features that are advised least are not followed")
     told = Told(lines.models, lines.skipped, tuple(notes))
