@@ -243,7 +243,7 @@ def _settle(setting: Setting, x0: Array, near: Nearest, which: Any, out: Singles
 
 
 @inner
-def _stays_lawful(setting: Setting, x0: Array, near: Nearest) -> Any:
+def stays_lawful(setting: Setting, x0: Array, near: Nearest) -> Any:
     """Whether the rules accept every value of a row as it is."""
     start = setting.own_rules.start
     return keeps(setting.own_rules.program, 0, start[start.size - 1], x0, x0, near.stack)
@@ -275,7 +275,7 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
     for row in range(len(rows.X)):
         x0 = rows.X[row]
         _begin(x0, near)
-        lawful = rows.lawful[row] and _stays_lawful(setting, x0, near)
+        lawful = rows.lawful[row] and stays_lawful(setting, x0, near)
         for group in range(packed.column.size if lawful else 0):
             if setting.frozen[group]:
                 continue
@@ -409,7 +409,7 @@ def nearest_by_units(setting: Setting, rows: BlockRows, units: Units, near: Near
     for row in range(len(rows.X)):
         x0 = rows.X[row]
         _begin(x0, near)
-        lawful = rows.lawful[row] and _stays_lawful(setting, x0, near)
+        lawful = rows.lawful[row] and stays_lawful(setting, x0, near)
         if lawful:
             _sample(setting, rows, row, units, near)
         for group in range(packed.column.size if lawful else 0):

@@ -37,16 +37,24 @@ class Interrupted(KeyboardInterrupt):
 
 
 class CodedAnswers(NamedTuple):
-    """Rows with one counterfactual each, as arrays.
+    """Counterfactuals of some rows, as arrays; those of a row follow each other.
 
     Attributes:
-        rows: (k,) their numbers; codes: (k, d) of their counterfactuals.
+        rows: (k,) the number of the row that each is for; codes: (k, d) of each.
         facts: what `FACTS` names, of each.
     """
 
     rows: NDArray[np.intp]
     codes: Floats
     facts: Mapping[str, list[Any]]
+
+    @property
+    def places(self) -> list[int]:
+        """Which of its row's counterfactuals each is, from 1 on."""
+        at = np.arange(len(self.rows))
+        begins = np.append(True, self.rows[1:] != self.rows[:-1])[: len(at)]
+        places: list[int] = (at - np.maximum.accumulate(np.where(begins, at, 0)) + 1).tolist()
+        return places
 
 
 class LazyExplanations(Sequence[Explanation]):
@@ -71,7 +79,7 @@ class LazyExplanations(Sequence[Explanation]):
         rows = np.concatenate([coded.rows, np.array([row for row, _, _ in found], dtype=np.intp)])
         order = np.argsort(rows, kind="stable")
         table = space.decode(np.concatenate([coded.codes, codes])[order])
-        facts = {"counterfactual": [1] * len(coded.rows) + [at for _, at, _ in found]}
+        facts = {"counterfactual": coded.places + [at for _, at, _ in found]}
         facts |= {key: coded.facts[key] + [getattr(one, key) for _, _, one in found] for key in FACTS}
         places = order.tolist()
         return with_facts(table, {key: [values[at] for at in places] for key, values in facts.items()}), rows[order]
