@@ -296,7 +296,8 @@ class CellScores:
         if not self.pairs:
             return None
         pairs = NearestPairs(self.trees, self.scorer, self.decision, setting)
-        return pairs.sets(rows, pairs.swept(*self._swept(rows)), count, most)
+        cells, sums = self._swept(rows)
+        return pairs.sets(rows, pairs.swept(cells, np.ascontiguousarray(sums)), count, most)
 
     def _swept(self, rows: BlockRows) -> tuple[Codes, Floats]:
         """Return the cells (m, d) of rows, and their raw scores (m, cells, k) with one feature changed to each cell."""

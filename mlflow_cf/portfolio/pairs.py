@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mlflow_cf.engine import thresholds
 from mlflow_cf.explainers.geco.sweeps import PAIRED_INSTEAD
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -17,7 +18,7 @@ from mlflow_cf.portfolio.kernels import BlockRows, Setting
 from mlflow_cf.portfolio.pair_kernels import nearest_pairs
 from mlflow_cf.portfolio.pair_room import MISSING, NOT_SETTLED, FoundPairs, PairQuestion, PairRoom, SweptRows
 from mlflow_cf.portfolio.set_kernels import nearest_sets
-from mlflow_cf.portfolio.set_room import FoundSets, SetRoom
+from mlflow_cf.portfolio.set_room import FoundSets, MostPairs, SetRoom
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.structures.kernels.trees import find_comparands
 from mlflow_cf.structures.trees.ensemble import EXPECTED, TreeEnsemble
@@ -76,10 +77,17 @@ class NearestPairs:
     def sets(self, rows: BlockRows, swept: SweptRows, count: int, verified: int) -> FoundSets:
         """Return the nearest `verified` candidates of rows that `count` answers of one or two changes settle."""
         trees, many = self.trees.trees, len(rows.X)
-        out, question = FoundSets.none(many, verified), PairQuestion(self.setting, rows, swept, trees, self.decision.weights)
-        rectangles, done = EXPECTED * len(trees.nodes.roots), 0
+        out, question = (
+            FoundSets.none(many, verified),
+            PairQuestion(self.setting, rows, swept, trees, self.decision.weights),
+        )
+        rectangles, done, most = (
+            EXPECTED * len(trees.nodes.roots),
+            0,
+            MostPairs(PAIRED_INSTEAD, thresholds.PAIRED_FIRST),
+        )
         while done < many:
             room = SetRoom.of(self.setting, trees, rectangles, PAIRED_INSTEAD, count)
-            done = nearest_sets(question, PAIRED_INSTEAD, done, room, out)
+            done = nearest_sets(question, most, done, room, out)
             rectangles = rectangles if done == many else max(2 * rectangles, int(room.pair.tally[MISSING]))
         return out

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.programs import keeps
-from mlflow_cf.engine.thresholds import PAIRED_FIRST, PAIRS_PER_ROW, VALUES_AT_ONCE
+from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.portfolio.kernels import loosened, stays_lawful
 from mlflow_cf.portfolio.pair_kernels import (
@@ -30,7 +30,17 @@ from mlflow_cf.portfolio.pair_kernels import (
     try_within,
 )
 from mlflow_cf.portfolio.pair_room import LIMIT, MISSING, NOT_SETTLED, PairQuestion
-from mlflow_cf.portfolio.set_room import CERTAIN, DOUBTFUL, FIRST, IN_DOUBT, LAWFUL, SECOND, FoundSets, SetRoom
+from mlflow_cf.portfolio.set_room import (
+    CERTAIN,
+    DOUBTFUL,
+    FIRST,
+    IN_DOUBT,
+    LAWFUL,
+    SECOND,
+    FoundSets,
+    MostPairs,
+    SetRoom,
+)
 from mlflow_cf.structures.kernels.blocks import SingleEffects, Tables, Threshold, any_reaches, decision_of, sum_up
 
 Array = NDArray[Any]
@@ -129,20 +139,20 @@ def _pairs_within(limit: Any, room: SetRoom) -> Any:
 
 
 @inner
-def _first_limit(limit: Any, least: Any, room: SetRoom) -> Any:
-    """Return the largest distance, at most `limit`, within which pairs are few; see `FewChanges._limit_of`."""
+def _first_limit(limit: Any, least: Any, few: Any, room: SetRoom) -> Any:
+    """Return the largest distance, at most `limit`, within which pairs are `few`; see `FewChanges._limit_of`."""
     tried, count = room.pair.tried, room.pair.tried.start[room.counts.size]
     for at in range(count):
         other = least[1] if tried.least[tried.group[at]] == least[0] else least[0]
         room.beside[at] = tried.cost[at] + other
-    if count == 0 or _pairs_within(limit, room) <= PAIRED_FIRST:
+    if count == 0 or _pairs_within(limit, room) <= few:
         return limit
     sort_by(room.order, room.beside, count)
     low, high = 0, count  # pairs are few within the distances before `low`, and too many from `high` on
     while low < high:
         middle = (low + high) // 2
         step = room.beside[room.order[middle]]
-        if step <= limit and _pairs_within(step, room) <= PAIRED_FIRST:
+        if step <= limit and _pairs_within(step, room) <= few:
             low = middle + 1
         else:
             high = middle
@@ -159,12 +169,12 @@ def _limit_of(one: Any, two: Any, room: SetRoom) -> Any:
 def _make_space(room: SetRoom) -> None:
     """Forget pairs that are too far by now; if half of the room stays in use, there is none."""
     seen, tried, kept = room.seen, room.pair.tried, 0
-    for at in range(min(seen.count[0], seen.far.size)):
+    for at in range(min(seen.total[0], seen.far.size)):
         if seen.far[at] <= _limit_of(tried.group[seen.one[at]], tried.group[seen.two[at]], room):
             seen.one[kept], seen.two[kept] = seen.one[at], seen.two[at]
             seen.far[kept], seen.kind[kept] = seen.far[at], seen.kind[at]
             kept += 1
-    seen.count[0] = kept if 2 * kept <= seen.far.size else seen.far.size + 1  # of so many there may be too many
+    seen.total[0] = kept if 2 * kept <= seen.far.size else seen.far.size + 1  # of so many there may be too many
 
 
 @inner
@@ -174,12 +184,12 @@ def _see(one: Any, two: Any, far: Any, kind: Any, room: SetRoom) -> None:
     if kind == CERTAIN:
         _note_nearest(tried.group[one], tried.group[two], far, room)
         found[LIMIT] = min(found[LIMIT], _farthest(room))
-    if seen.count[0] == seen.far.size:
+    if seen.total[0] == seen.far.size:
         _make_space(room)
-    at = seen.count[0]
+    at = seen.total[0]
     if at < seen.far.size:
         seen.one[at], seen.two[at], seen.far[at], seen.kind[at] = one, two, far, kind
-        seen.count[0] += 1
+        seen.total[0] += 1
 
 
 @inner
@@ -245,7 +255,7 @@ def _look(question: PairQuestion, row: Any, span: Any, base: Array, room: SetRoo
     if first > 0 or values > VALUES_AT_ONCE:
         return NOT_SETTLED
     pair.found[:] = np.inf
-    pair.found[LIMIT], room.seen.count[0] = limit, 0
+    pair.found[LIMIT], room.seen.total[0] = limit, 0
     count = lay_out((0, pairs), pair)
     if count == 0:
         return 1
@@ -254,7 +264,7 @@ def _look(question: PairQuestion, row: Any, span: Any, base: Array, room: SetRoo
         return NOT_SETTLED
     pair.found[LIMIT] = min(limit, _farthest(room))
     _look_into(question, row, tables, base, room)
-    return NOT_SETTLED if room.seen.count[0] > room.seen.far.size else 2 + size // PAIRS_PER_ROW
+    return NOT_SETTLED if room.seen.total[0] > room.seen.far.size else 2 + size // PAIRS_PER_ROW
 
 
 @inner
@@ -262,9 +272,9 @@ def _choose_pairs(room: SetRoom, cutoff: Any) -> Any:
     """Write the nearest pair of every changed set; return how many are as near, < 0: some may not be answers."""
     seen, tried, scored = room.seen, room.pair.tried, 0
     _make_space(room)
-    if seen.count[0] > seen.far.size:
+    if seen.total[0] > seen.far.size:
         return NOT_SETTLED
-    for at in range(seen.count[0]):
+    for at in range(seen.total[0]):
         far, one, two = seen.far[at], seen.one[at], seen.two[at]
         if seen.kind[at] == DOUBTFUL:
             return NOT_SETTLED
@@ -315,44 +325,45 @@ def _singles_known(room: SetRoom) -> Any:
 
 
 @inner
-def _settle(question: PairQuestion, row: Any, most: Any, room: SetRoom, out: FoundSets) -> None:
+def _settle(question: PairQuestion, row: Any, most: MostPairs, room: SetRoom, out: FoundSets) -> None:
     """Write the candidates of a row, if they settle it."""
-    setting, pair = question.setting, room.pair
-    count, x0 = list_changes(question, row, pair), question.rows.X[row]
-    if count < 2 or not question.rows.lawful[row] or not stays_lawful(setting, x0, pair.near):
+    pair, scored, used, near, farthest, cutoff = room.pair, 0, 0, 0.0, np.inf, np.inf
+    one, two, three = np.inf, np.inf, np.inf
+    if not question.rows.lawful[row] or not stays_lawful(question.setting, question.rows.X[row], pair.near):
         return
-    one, two, three = least_three(pair.tried)
-    if not np.isfinite(two):
-        return
-    base = question.swept.sums[row, base_cell(question, row, pair.tried)]
     _begin(room)
-    _drop_enough(question, row, True, room)
-    scored, cutoff = _singles_known(room), room.top_far[room.top_far.size - 1]
-    if scored < 0:
-        return
-    farthest = _farthest(room)
-    near = _first_limit(farthest, (one, two), room)
-    used = _look(question, row, (near, (one, two), most), base, room)
-    farthest = min(farthest, _farthest(room))
-    if used > 0 and near < farthest:
-        list_changes(question, row, pair)
-        _drop_enough(question, row, False, room)
-        more = _look(question, row, (farthest, (one, two), most), base, room)
-        used = used + more if more > 0 else NOT_SETTLED
-    if used < 0:
-        return
+    for part in range(2):  # near pairs often suffice, and else they tell how far the others may be
+        if list_changes(question, row, pair) < 2:
+            return
+        if part == 0:
+            one, two, three = least_three(pair.tried)
+        base = question.swept.sums[row, base_cell(question, row, pair.tried)]
+        _drop_enough(question, row, part == 0, room)
+        farthest = min(farthest, _farthest(room))
+        if part == 0:
+            cutoff = room.top_far[room.top_far.size - 1]
+            scored, near = _singles_known(room), _first_limit(farthest, (one, two), most.first, room)
+            if scored < 0 or not np.isfinite(two):
+                return
+        limit = near if part == 0 else farthest
+        more = _look(question, row, (limit, (one, two), most.numbers), base, room)
+        if more < 0:
+            return
+        used, farthest = used + more, min(farthest, _farthest(room))
+        if not near < farthest:
+            break
     pairs = _choose_pairs(room, cutoff)
     if pairs >= 0:
         _conclude(row, one + two + three, (scored + pairs, used), room, out)
 
 
 @kernel
-def nearest_sets(question: PairQuestion, most: int, begin: int, room: SetRoom, out: FoundSets) -> int:
+def nearest_sets(question: PairQuestion, most: MostPairs, begin: int, room: SetRoom, out: FoundSets) -> int:
     """Settle rows from one on; return how many are done: before one that there was no room for, see `PairRoom.tally`.
 
     Args:
         question: the rows, and what is known of them.
-        most: numbers in the tables of a row.
+        most: how much is looked at for a row.
         begin: the first row.
         room: to work in; out: where results are written.
     """

@@ -18,6 +18,18 @@ CERTAIN, LAWFUL, DOUBTFUL = range(3)  # of `SeenPairs.kind`
 MOST_SEEN: Final = MOST_FOUND // 2  # pairs of one row that are kept: the search of single rows sees a few more
 
 
+class MostPairs(NamedTuple):
+    """How many pairs of changes of one row are looked at.
+
+    Attributes:
+        numbers: of the tables made at a time.
+        first: pairs that are looked at before others.
+    """
+
+    numbers: int
+    first: int
+
+
 class FoundSets(NamedTuple):
     """What is known of m rows.
 
@@ -47,14 +59,14 @@ class SeenPairs(NamedTuple):
         one, two: (s,) their changes among the tried ones; far: (s,) how far they are.
         kind: (s,) CERTAIN: both changes are needed; LAWFUL: it may be that one suffices, but rules refuse that one
             alone; DOUBTFUL: scores are too near to the target's threshold.
-        count: (1,) how many there are; more than fit if there was no room for some.
+        total: (1,) how many there are; more than fit if there was no room for some.
     """
 
     one: Array
     two: Array
     far: Array
     kind: Array
-    count: Array
+    total: Array
 
 
 class SetRoom(NamedTuple):

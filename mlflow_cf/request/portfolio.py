@@ -106,7 +106,9 @@ class BlockAnswers:
             diagnostics={**statistics, "cut": "", "seconds": self.seconds},
         )
 
-    def _counterfactual(self, at: int, x0: Floats, old: Mapping[str, Level | None], plain: Explanation) -> Counterfactual:
+    def _counterfactual(
+        self, at: int, x0: Floats, old: Mapping[str, Level | None], plain: Explanation
+    ) -> Counterfactual:
         """Return one of the answers, of a row x0 (d,) that has the values `old`."""
         space, target, outcome = self.predictions.space, self.target, self.outcome.take(slice(at, at + 1))
         new = space.values_beside(self.Z[at], x0, old)
@@ -276,19 +278,26 @@ class Portfolio:
     def _several(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
         """Settle rows with several answers; return those of which every constraint and the model accept all of them."""
         count, codes = self._request.query.count, self._rows.codes
-        settled = few.several(np.ascontiguousarray(codes[numbers]), count, verified_of(count)) if scorer.steady else None
+        settled = (
+            few.several(np.ascontiguousarray(codes[numbers]), count, verified_of(count)) if scorer.steady else None
+        )
         if settled is None or not len(settled.rows):
             return None
         numbers, space = numbers[settled.rows], self._request.bound_policy.space
         chosen = ChosenSets.of(self._bound_policy, settled, codes[numbers], count)
         searched = len(space) + settled.scored + settled.paired
         within = searched + chosen.asked <= self._most_searched
-        chosen, numbers, searched, scored = chosen.take(within), numbers[within], searched[within], settled.scored[within]
+        chosen, numbers, searched, scored = (
+            chosen.take(within),
+            numbers[within],
+            searched[within],
+            settled.scored[within],
+        )
         outcome = self._judged(np.concatenate([chosen.Z, chosen.undone])) if len(numbers) else None
         if outcome is None:
             return None
         met, answers = target.met(outcome), len(chosen.Z)
-        kept = met[:answers].reshape(-1, count).all(axis=1)
+        kept = np.all(met[:answers].reshape(-1, count), axis=1)
         kept[chosen.owner[met[answers:]]] = False  # less would do: they are polished row by row
         if not kept.any():
             return None
