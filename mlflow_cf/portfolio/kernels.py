@@ -23,8 +23,9 @@ Array = NDArray[Any]
 TIES: Final = 16  # changes as near as the nearest one; of rows with more, the search of single rows takes care
 MOST_TIES: Final = 8  # of these that are lawful: they are verified together
 TOGETHER: Final = 16  # values that are scored at a time
-# What is known of a row: nothing; all single changes, beside which two may be as near; its nearest counterfactual
-LEFT, UNTIL_TWO, SETTLED = range(3)
+# What is known of a row: nothing; all single changes, beside which two may be as near; its nearest counterfactual; that
+# rules over several features refuse the nearest single changes
+LEFT, UNTIL_TWO, SETTLED, UNTIL_LAWFUL = range(4)
 
 
 class Setting(NamedTuple):
@@ -72,7 +73,7 @@ class Singles(NamedTuple):
         place: (m,) the position of the nearest change among all values that turns the decision; -1: there is none.
         far: (m,) how far it is; inf: there is none.
         ties: (m,) how many are as near as that, itself among them.
-        known: (m,) LEFT, UNTIL_TWO or SETTLED.
+        known: (m,) LEFT, UNTIL_TWO, SETTLED or UNTIL_LAWFUL.
     """
 
     place: Array
@@ -209,11 +210,11 @@ def _precedes(setting: Setting, x0: Array, near: Nearest, one: Any, two: Any) ->
 
 @inner
 def _first_of_ties(setting: Setting, x0: Array, near: Nearest) -> Any:
-    """Return the first of the nearest changes, and how many are lawful; none where some may not turn the decision."""
+    """Return the first of the nearest changes, and how many are lawful; < 0: some may not turn the decision."""
     best, lawful = -1, 0
     for at in range(near.noted[0]):
         if near.sure[at] == 0.0:
-            return -1, 0
+            return -1, -1
         column = setting.packed.column[near.group[at]]
         near.candidate[column] = setting.packed.values[near.place[at]]
         if keeps(setting.joint, 0, setting.joint.rule.size - 1, near.candidate, x0, near.stack):
@@ -240,6 +241,8 @@ def _settle(setting: Setting, x0: Array, near: Nearest, which: Any, out: Singles
         far, two = near.far[best], (near.least[0] + near.least[1]) * (1.0 - 2 * ROUNDING)
         out.place[row], out.far[row], out.ties[row] = near.place[best], far, lawful
         out.known[row] = SETTLED if loosened(far) < two else UNTIL_TWO
+    elif lawful == 0:
+        out.known[row] = UNTIL_LAWFUL
 
 
 @inner

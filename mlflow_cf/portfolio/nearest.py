@@ -25,6 +25,7 @@ from mlflow_cf.portfolio.kernels import (
     LEFT,
     SETTLED,
     TOGETHER,
+    UNTIL_LAWFUL,
     UNTIL_TWO,
     BlockRows,
     Nearest,
@@ -282,13 +283,16 @@ class CellScores:
         (cells, sums), weights = self._swept(rows), self.decision.weights
         scores = sums[:, :, 0] * weights[0] if len(weights) == 1 else sums @ weights
         nearest_by_cells(setting, rows, np.ascontiguousarray(scores), near, out.singles)
-        some = np.flatnonzero(out.singles.known == UNTIL_TWO)
+        some = np.flatnonzero((out.singles.known == UNTIL_TWO) | (out.singles.known == UNTIL_LAWFUL))
         if not self.pairs or not most or not len(some):
             return
         few = BlockRows(*(np.ascontiguousarray(part[some]) for part in rows))
         pairs = NearestPairs(self.trees, self.scorer, self.decision, setting)
-        found = pairs.settle(few, pairs.swept(cells[some], sums[some], out.singles.far[some]), most)
+        alone = np.where(out.singles.known[some] == UNTIL_TWO, out.singles.far[some], -1.0)
+        found = pairs.settle(few, pairs.swept(cells[some], sums[some], alone), most)
         out.places[some], out.paired[some] = found.places, found.used
+        told = found.ties >= 0
+        out.singles.ties[some[told]] = found.ties[told]
         out.singles.known[some[found.places[:, 0] == ALONE]] = SETTLED
 
     def sets(self, setting: Setting, rows: BlockRows, count: int, most: int) -> FoundSets | None:

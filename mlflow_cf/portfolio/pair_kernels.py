@@ -16,7 +16,7 @@ from mlflow_cf.constraints.programs import keeps
 from mlflow_cf.engine.few_changes import Changes, find_nearest_two
 from mlflow_cf.engine.thresholds import FARTHER, MOST_FOUND, PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import cost_at, is_lawful, is_ranked, loosened
+from mlflow_cf.portfolio.kernels import MOST_TIES, cost_at, is_lawful, is_ranked, loosened
 from mlflow_cf.portfolio.pair_room import (
     ALONE,
     BEST,
@@ -381,13 +381,80 @@ def least_three(tried: TriedRoom) -> Any:
 
 
 @inner
+def suits(question: PairQuestion, row: Any, at: Any, room: PairRoom) -> Any:
+    """Whether the rules over several features allow a single change of those listed."""
+    setting, x0, tried, candidate = question.setting, question.rows.X[row], room.tried, room.near.candidate
+    column = setting.packed.column[tried.group[at]]
+    candidate[column] = setting.packed.values[tried.place[at]]
+    kept = keeps(setting.joint, 0, setting.joint.rule.size - 1, candidate, x0, room.near.stack)
+    candidate[column] = x0[column]
+    return kept
+
+
+@inner
+def _list_alone(question: PairQuestion, row: Any, count: Any, room: PairRoom) -> Any:
+    """List the single changes that may turn the decision, nearest first in `room.order`; return how many."""
+    tried, cell, listed = room.tried, question.setting.cell, 0
+    threshold = Threshold(question.weights, question.rows.may[row])
+    for at in range(count):
+        score = decision_of(threshold, question.swept.sums[row, cell[tried.place[at]]])
+        if score >= threshold.least:
+            tried.gain[listed], tried.sorted_gain[listed], tried.sorted_group[listed] = tried.cost[at], score, at
+            listed += 1
+    sort_by(room.order, tried.gain, listed)
+    return listed
+
+
+@inner
+def _look_alone(question: PairQuestion, row: Any, listed: Any, limit: Any, room: PairRoom) -> Any:
+    """Return how many single changes the search verifies, and the nearest; see `FewChanges.nearest_singles`.
+
+    < 0: some may not turn the decision, or are as near as the nearest.
+    """
+    tried, order, stop, at_once, count, best = room.tried, room.order, 0, 1, 0, -1
+    while listed > 0 and tried.gain[order[listed - 1]] > limit:
+        listed -= 1
+    while stop < listed and count == 0:
+        far, at_once = loosened(tried.gain[order[min(stop + at_once, listed) - 1]]), 2 * at_once
+        while stop < listed and tried.gain[order[stop]] <= far:
+            here, at = order[stop], tried.sorted_group[order[stop]]
+            if suits(question, row, at, room):
+                tie = best >= 0 and tried.cost[at] <= tried.cost[best] * (1.0 + APART)
+                if tie or tried.sorted_gain[here] < question.rows.sure[row] or count == MOST_TIES:
+                    return -1, -1
+                best, count = at if best < 0 else best, count + 1
+            stop += 1
+    return count, best
+
+
+@inner
 def _settle(question: PairQuestion, row: Any, most: Any, room: PairRoom, out: FoundPairs) -> None:
-    """Write the nearest two changes of a row, if they settle it."""
-    alone, found, tried, count = question.swept.alone[row], room.found, room.tried, list_changes(question, row, room)
+    """Write the nearest one or two changes of a row, if they settle it."""
+    alone, tried, count = question.swept.alone[row], room.tried, list_changes(question, row, room)
     one, two, three = least_three(tried)
-    if count < 2 or not np.isfinite(two) or not alone > (one + two) * (1.0 + APART):
+    if count < 2 or not np.isfinite(two):
         return
-    cell = base_cell(question, row, tried)
+    single, ties, both = ALONE, -1, one + two
+    if alone < 0:  # within what two changes cost at least, and then, if there is none, of all
+        listed, ties = _list_alone(question, row, count, room), 0
+        for limit in (both, np.inf):
+            if ties == 0:
+                ties, single = _look_alone(question, row, listed, limit, room)
+        if ties < 0:
+            return
+        alone = tried.cost[single] if ties > 0 else np.inf
+        single = tried.place[single] if ties > 0 else ALONE
+        if alone < both * (1.0 - APART):
+            out.places[row, 0], out.places[row, 1], out.ties[row] = single, ALONE, ties
+    if alone > both * (1.0 + APART):
+        _settle_by_two(question, (row, most, alone, single, ties), (one, two, three, count), room, out)
+
+
+@inner
+def _settle_by_two(question: PairQuestion, asked: Any, known: Any, room: PairRoom, out: FoundPairs) -> None:
+    """Write the nearest two changes of a row, or a single one that is nearer, if they settle it."""
+    (row, most, alone, single, ties), (one, two, three, count) = asked, known
+    found, tried, cell = room.found, room.tried, base_cell(question, row, room.tried)
     base, need = question.swept.sums[row, cell], question.swept.lacks[row, cell]
     expected = _expected(question, row, need, count, room) if 0.0 < need < np.inf else 0.0
     if expected <= 0.0:
@@ -410,20 +477,21 @@ def _settle(question: PairQuestion, row: Any, most: Any, room: PairRoom, out: Fo
                 used += 1 + size // PAIRS_PER_ROW
                 most -= size
     if min(found[BEST], alone) < (one + two + three) * (1.0 - APART):
-        _conclude(alone, row, used, room, out)
+        _conclude((row, alone, single, ties, used), room, out)
 
 
 @inner
-def _conclude(alone: Any, row: Any, used: Any, room: PairRoom, out: FoundPairs) -> None:
+def _conclude(asked: Any, room: PairRoom, out: FoundPairs) -> None:
     """Write what was found if nothing else is as near: another pair, or the single change."""
-    found, place = room.found, room.tried.place
+    (row, alone, single, ties, used), found, place = asked, room.found, room.tried.place
     best = found[BEST]
     if best < np.inf:
         if min(found[NEXT], alone) > best * (1.0 + APART):
             out.places[row, 0], out.places[row, 1] = place[int(found[ONE])], place[int(found[TWO])]
-            out.used[row] = used
+            out.used[row], out.ties[row] = used, ties
     elif alone < np.inf:
-        out.places[row, 0], out.places[row, 1], out.used[row] = ALONE, ALONE, used
+        out.places[row, 0], out.places[row, 1] = single, ALONE
+        out.used[row], out.ties[row] = used, ties
 
 
 @kernel

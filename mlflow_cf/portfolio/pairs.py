@@ -16,7 +16,7 @@ from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.portfolio.kernels import BlockRows, Setting
 from mlflow_cf.portfolio.pair_kernels import nearest_pairs
-from mlflow_cf.portfolio.pair_room import MISSING, NOT_SETTLED, FoundPairs, PairQuestion, PairRoom, SweptRows
+from mlflow_cf.portfolio.pair_room import MISSING, FoundPairs, PairQuestion, PairRoom, SweptRows
 from mlflow_cf.portfolio.set_kernels import nearest_sets
 from mlflow_cf.portfolio.set_room import FoundSets, MostPairs, SetRoom
 from mlflow_cf.problem import BoundPolicy, Codes
@@ -63,9 +63,9 @@ class NearestPairs:
         return SweptRows(X, own, sums, lacks, alone)
 
     def settle(self, rows: BlockRows, swept: SweptRows, most: int) -> FoundPairs:
-        """Return what settles rows whose single changes are all known; their tables may have `most` numbers each."""
+        """Return what settles rows whose nearest single changes do not; their tables may have `most` numbers each."""
         trees, many = self.trees.trees, len(rows.X)
-        out = FoundPairs(np.full((many, 2), NOT_SETTLED, dtype=np.int64), np.zeros(many, dtype=np.int64))
+        out = FoundPairs.none(many)
         question = PairQuestion(self.setting, rows, swept, trees, self.decision.weights)
         rectangles, done = EXPECTED * len(trees.nodes.roots), 0
         while done < many:

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.constraints.programs import keeps
 from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.portfolio.kernels import loosened, stays_lawful
@@ -27,6 +26,7 @@ from mlflow_cf.portfolio.pair_kernels import (
     order_cells,
     pair_up,
     sort_by,
+    suits,
     try_within,
 )
 from mlflow_cf.portfolio.pair_room import LIMIT, MISSING, NOT_SETTLED, PairQuestion
@@ -94,17 +94,6 @@ def _note_alone(group: Any, place: Any, cost: Any, sure: Any, room: SetRoom) -> 
 
 
 @inner
-def _suits(question: PairQuestion, row: Any, at: Any, room: SetRoom) -> Any:
-    """Whether the rules over several features allow a single change of those listed."""
-    setting, tried, candidate = question.setting, room.pair.tried, room.pair.near.candidate
-    x0, column = question.rows.X[row], setting.packed.column[tried.group[at]]
-    candidate[column] = setting.packed.values[tried.place[at]]
-    kept = keeps(setting.joint, 0, setting.joint.rule.size - 1, candidate, x0, room.pair.near.stack)
-    candidate[column] = x0[column]
-    return kept
-
-
-@inner
 def _drop_enough(question: PairQuestion, row: Any, noting: Any, room: SetRoom) -> None:
     """Of the changes listed, keep those beside which another one may be needed; note what suffices alone if wanted."""
     tried, cell, threshold = room.pair.tried, question.setting.cell, Threshold(question.weights, question.rows.may[row])
@@ -115,7 +104,7 @@ def _drop_enough(question: PairQuestion, row: Any, noting: Any, room: SetRoom) -
         for at in range(begin, stop):
             score = decision_of(threshold, question.swept.sums[row, cell[tried.place[at]]])
             sure = score >= question.rows.sure[row]
-            if score >= threshold.least and _suits(question, row, at, room):
+            if score >= threshold.least and suits(question, row, at, room.pair):
                 if noting:
                     _note_alone(group, tried.place[at], tried.cost[at], sure, room)
                 if sure:
