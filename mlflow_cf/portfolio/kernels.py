@@ -118,6 +118,33 @@ def loosened(limit: Any) -> Any:
 
 
 @inner
+def _sift(order: Array, key: Array, at: Any, count: Any) -> None:
+    """Let a position sink in a heap whose largest key is on top."""
+    held = order[at]
+    while 2 * at + 1 < count:
+        child = 2 * at + 1
+        if child + 1 < count and key[order[child + 1]] > key[order[child]]:
+            child += 1
+        if key[order[child]] <= key[held]:
+            break
+        order[at] = order[child]
+        at = child
+    order[at] = held
+
+
+@inner
+def sort_by(order: Array, key: Array, count: Any) -> None:
+    """Write positions (count,) in ascending order of their keys."""
+    for at in range(count):
+        order[at] = at
+    for at in range(count // 2 - 1, -1, -1):
+        _sift(order, key, at, count)
+    for last in range(count - 1, 0, -1):
+        order[0], order[last] = order[last], order[0]
+        _sift(order, key, 0, last)
+
+
+@inner
 def cost_at(setting: Setting, rows: BlockRows, row: Any, group: Any, place: Any) -> Any:
     """Return what a change to the value at a place adds to the distance."""
     packed = setting.packed

@@ -16,7 +16,7 @@ from mlflow_cf.constraints.programs import keeps
 from mlflow_cf.engine.few_changes import Changes, find_nearest_two
 from mlflow_cf.engine.thresholds import FARTHER, MOST_FOUND, PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import MOST_TIES, cost_at, is_lawful, is_ranked, loosened
+from mlflow_cf.portfolio.kernels import MOST_TIES, cost_at, is_lawful, is_ranked, loosened, sort_by
 from mlflow_cf.portfolio.pair_room import (
     ALONE,
     BEST,
@@ -47,33 +47,6 @@ from mlflow_cf.structures.kernels.pairs import FeaturePairs, Rectangles, TriedCe
 
 Array = NDArray[Any]
 APART: Final = 1e-9  # relative: distances that differ by more are told apart by every search
-
-
-@inner
-def _sift(order: Array, key: Array, at: Any, count: Any) -> None:
-    """Let a position sink in a heap whose largest key is on top."""
-    held = order[at]
-    while 2 * at + 1 < count:
-        child = 2 * at + 1
-        if child + 1 < count and key[order[child + 1]] > key[order[child]]:
-            child += 1
-        if key[order[child]] <= key[held]:
-            break
-        order[at] = order[child]
-        at = child
-    order[at] = held
-
-
-@inner
-def sort_by(order: Array, key: Array, count: Any) -> None:
-    """Write positions (count,) in ascending order of their keys."""
-    for at in range(count):
-        order[at] = at
-    for at in range(count // 2 - 1, -1, -1):
-        _sift(order, key, at, count)
-    for last in range(count - 1, 0, -1):
-        order[0], order[last] = order[last], order[0]
-        _sift(order, key, 0, last)
 
 
 @inner

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import loosened, stays_lawful
+from mlflow_cf.portfolio.kernels import loosened, sort_by, stays_lawful
 from mlflow_cf.portfolio.pair_kernels import (
     APART,
     base_cell,
@@ -25,7 +25,6 @@ from mlflow_cf.portfolio.pair_kernels import (
     list_changes,
     order_cells,
     pair_up,
-    sort_by,
     suits,
     try_within,
 )
