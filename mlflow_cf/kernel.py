@@ -31,6 +31,8 @@ SOURCES: Final = (
     "portfolio/kernels.py",
     "portfolio/pair_kernels.py",
     "portfolio/pair_room.py",
+    "portfolio/set_kernels.py",
+    "portfolio/set_room.py",
     "problem/single_features.py",
     "problem/distance.py",
     "engine/actions.py",

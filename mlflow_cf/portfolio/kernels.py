@@ -23,8 +23,9 @@ Array = NDArray[Any]
 TIES: Final = 16  # changes as near as the nearest one; of rows with more, the search of single rows takes care
 MOST_TIES: Final = 8  # of these that are lawful: they are verified together
 TOGETHER: Final = 16  # values that are scored at a time
-# What is known of a row: nothing; all single changes, beside which two may be as near; its nearest counterfactual
-LEFT, UNTIL_TWO, SETTLED = range(3)
+# What is known of a row: nothing; all single changes, beside which two may be as near; its nearest counterfactual; that
+# rules over several features refuse the nearest single changes
+LEFT, UNTIL_TWO, SETTLED, UNTIL_LAWFUL = range(4)
 
 
 class Setting(NamedTuple):
@@ -72,7 +73,7 @@ class Singles(NamedTuple):
         place: (m,) the position of the nearest change among all values that turns the decision; -1: there is none.
         far: (m,) how far it is; inf: there is none.
         ties: (m,) how many are as near as that, itself among them.
-        known: (m,) LEFT, UNTIL_TWO or SETTLED.
+        known: (m,) LEFT, UNTIL_TWO, SETTLED or UNTIL_LAWFUL.
     """
 
     place: Array
@@ -114,6 +115,33 @@ class Nearest(NamedTuple):
 def loosened(limit: Any) -> Any:
     """Return a limit that nothing exceeds by rounding alone; see `engine.actions.loose`."""
     return limit + ROUNDING * max(1.0, limit)
+
+
+@inner
+def _sift(order: Array, key: Array, at: Any, count: Any) -> None:
+    """Let a position sink in a heap whose largest key is on top."""
+    held = order[at]
+    while 2 * at + 1 < count:
+        child = 2 * at + 1
+        if child + 1 < count and key[order[child + 1]] > key[order[child]]:
+            child += 1
+        if key[order[child]] <= key[held]:
+            break
+        order[at] = order[child]
+        at = child
+    order[at] = held
+
+
+@inner
+def sort_by(order: Array, key: Array, count: Any) -> None:
+    """Write positions (count,) in ascending order of their keys."""
+    for at in range(count):
+        order[at] = at
+    for at in range(count // 2 - 1, -1, -1):
+        _sift(order, key, at, count)
+    for last in range(count - 1, 0, -1):
+        order[0], order[last] = order[last], order[0]
+        _sift(order, key, 0, last)
 
 
 @inner
@@ -209,11 +237,11 @@ def _precedes(setting: Setting, x0: Array, near: Nearest, one: Any, two: Any) ->
 
 @inner
 def _first_of_ties(setting: Setting, x0: Array, near: Nearest) -> Any:
-    """Return the first of the nearest changes, and how many are lawful; none where some may not turn the decision."""
+    """Return the first of the nearest changes, and how many are lawful; < 0: some may not turn the decision."""
     best, lawful = -1, 0
     for at in range(near.noted[0]):
         if near.sure[at] == 0.0:
-            return -1, 0
+            return -1, -1
         column = setting.packed.column[near.group[at]]
         near.candidate[column] = setting.packed.values[near.place[at]]
         if keeps(setting.joint, 0, setting.joint.rule.size - 1, near.candidate, x0, near.stack):
@@ -240,10 +268,12 @@ def _settle(setting: Setting, x0: Array, near: Nearest, which: Any, out: Singles
         far, two = near.far[best], (near.least[0] + near.least[1]) * (1.0 - 2 * ROUNDING)
         out.place[row], out.far[row], out.ties[row] = near.place[best], far, lawful
         out.known[row] = SETTLED if loosened(far) < two else UNTIL_TWO
+    elif lawful == 0:
+        out.known[row] = UNTIL_LAWFUL
 
 
 @inner
-def _stays_lawful(setting: Setting, x0: Array, near: Nearest) -> Any:
+def stays_lawful(setting: Setting, x0: Array, near: Nearest) -> Any:
     """Whether the rules accept every value of a row as it is."""
     start = setting.own_rules.start
     return keeps(setting.own_rules.program, 0, start[start.size - 1], x0, x0, near.stack)
@@ -275,7 +305,7 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
     for row in range(len(rows.X)):
         x0 = rows.X[row]
         _begin(x0, near)
-        lawful = rows.lawful[row] and _stays_lawful(setting, x0, near)
+        lawful = rows.lawful[row] and stays_lawful(setting, x0, near)
         for group in range(packed.column.size if lawful else 0):
             if setting.frozen[group]:
                 continue
@@ -409,7 +439,7 @@ def nearest_by_units(setting: Setting, rows: BlockRows, units: Units, near: Near
     for row in range(len(rows.X)):
         x0 = rows.X[row]
         _begin(x0, near)
-        lawful = rows.lawful[row] and _stays_lawful(setting, x0, near)
+        lawful = rows.lawful[row] and stays_lawful(setting, x0, near)
         if lawful:
             _sample(setting, rows, row, units, near)
         for group in range(packed.column.size if lawful else 0):

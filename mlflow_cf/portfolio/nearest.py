@@ -25,6 +25,7 @@ from mlflow_cf.portfolio.kernels import (
     LEFT,
     SETTLED,
     TOGETHER,
+    UNTIL_LAWFUL,
     UNTIL_TWO,
     BlockRows,
     Nearest,
@@ -36,6 +37,7 @@ from mlflow_cf.portfolio.kernels import (
 )
 from mlflow_cf.portfolio.pair_room import ALONE
 from mlflow_cf.portfolio.pairs import NearestPairs, tells_pairs
+from mlflow_cf.portfolio.set_room import FoundSets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.single_features import PackedColumns
 from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden
@@ -71,6 +73,22 @@ class Settled(NamedTuple):
         return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, zip(*parts, strict=True)))
 
 
+class SettledSets(NamedTuple):
+    """Rows whose nearest candidates of distinct changed sets are known, up to what constraints and the model say.
+
+    Attributes:
+        rows: (s,) which of the rows.
+        Z: (n, d) the candidates, row after row, nearest first; owner: (n,) whose of `rows` each is.
+        scored: (s,) candidates that count as evaluations; paired: (s,) what pairs of changes count.
+    """
+
+    rows: Codes
+    Z: Floats
+    owner: Codes
+    scored: Codes
+    paired: Codes
+
+
 class FewChanges(NamedTuple):
     """What is known of rows: their single changes, and the positions of two changes of those that need them.
 
@@ -97,6 +115,10 @@ class Scores(Protocol):
 
     def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:
         """Write the nearest changes of rows to `out`; tables of pairs of a row may have `most` numbers."""
+        ...
+
+    def sets(self, setting: Setting, rows: BlockRows, count: int, most: int) -> FoundSets | None:
+        """Return the nearest `most` candidates of rows that `count` answers settle; None where this is not known."""
         ...
 
 
@@ -159,17 +181,34 @@ class NearestFew:
 
         Tables of pairs of a row may have `most` numbers.
         """
-        packed, distance = self.setting.packed, self.bound_policy.bound_distance
-        own_at = np.ascontiguousarray(distance.positions(packed.column, X[:, packed.column]))
-        may, sure = np.full(len(X), self.decision.may), np.full(len(X), self.decision.sure)
-        lawful = np.ones(len(X), dtype=np.bool_)
-        self.listed.refuse(X, X, lawful)
-        rows, out = BlockRows(X, own_at, may, sure, lawful), FewChanges.none(len(X))
+        rows, out = self._block(X), FewChanges.none(len(X))
         self.scores.settle(self.setting, rows, Nearest.room(X.shape[1], self._steps), out, most)
         one, pair = out.singles.known == SETTLED, out.places[:, 0] >= 0
         some = np.flatnonzero(one | pair)
         places = np.where(pair[:, None], out.places, np.column_stack([out.singles.place, np.full(len(X), -1)]))
         return Settled(some, self._changed(X[some], places[some]), out.singles.ties[some], out.paired[some])
+
+    def several(self, X: Floats, count: int, most: int) -> SettledSets | None:
+        """Return the nearest `most` candidates of rows X (m, d) that `count` answers of one or two changes settle.
+
+        Each has another changed set. None where the model does not tell what pairs of changes do.
+        """
+        found = self.scores.sets(self.setting, self._block(X), count, most)
+        if found is None:
+            return None
+        some = np.flatnonzero(found.many)
+        owner, at = np.nonzero(found.places[some, :, 0] >= 0)
+        Z = self._changed(X[some[owner]], found.places[some[owner], at])
+        return SettledSets(some, Z, owner, found.scored[some], found.used[some])
+
+    def _block(self, X: Floats) -> BlockRows:
+        """Return rows X (m, d) with what kernels know of them before any change."""
+        packed, distance = self.setting.packed, self.bound_policy.bound_distance
+        own_at = np.ascontiguousarray(distance.positions(packed.column, X[:, packed.column]))
+        may, sure = np.full(len(X), self.decision.may), np.full(len(X), self.decision.sure)
+        lawful = np.ones(len(X), dtype=np.bool_)
+        self.listed.refuse(X, X, lawful)
+        return BlockRows(X, own_at, may, sure, lawful)
 
     def _changed(self, X: Floats, places: Codes) -> Floats:
         """Return rows X (m, d) with the values at places (m, n) among all values; those at negative ones stay out."""
@@ -246,19 +285,33 @@ class CellScores:
 
     def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:
         """Sweep rows, and write their nearest changes."""
-        cells = np.column_stack([self.trees.encode(column, codes) for column, codes in enumerate(rows.X.T)])
-        wanted, weights = np.tile(self.wanted, (len(cells), 1)), self.decision.weights
-        sums = sweep_trees(cells, wanted, self.trees.trees)
+        (cells, sums), weights = self._swept(rows), self.decision.weights
         scores = sums[:, :, 0] * weights[0] if len(weights) == 1 else sums @ weights
         nearest_by_cells(setting, rows, np.ascontiguousarray(scores), near, out.singles)
-        some = np.flatnonzero(out.singles.known == UNTIL_TWO)
+        some = np.flatnonzero((out.singles.known == UNTIL_TWO) | (out.singles.known == UNTIL_LAWFUL))
         if not self.pairs or not most or not len(some):
             return
         few = BlockRows(*(np.ascontiguousarray(part[some]) for part in rows))
         pairs = NearestPairs(self.trees, self.scorer, self.decision, setting)
-        found = pairs.settle(few, pairs.swept(cells[some], sums[some], out.singles.far[some]), most)
+        alone = np.where(out.singles.known[some] == UNTIL_TWO, out.singles.far[some], -1.0)
+        found = pairs.settle(few, pairs.swept(cells[some], sums[some], alone), most)
         out.places[some], out.paired[some] = found.places, found.used
+        told = found.ties >= 0
+        out.singles.ties[some[told]] = found.ties[told]
         out.singles.known[some[found.places[:, 0] == ALONE]] = SETTLED
+
+    def sets(self, setting: Setting, rows: BlockRows, count: int, most: int) -> FoundSets | None:
+        """Sweep rows, and return their nearest changed sets."""
+        if not self.pairs:
+            return None
+        pairs = NearestPairs(self.trees, self.scorer, self.decision, setting)
+        cells, sums = self._swept(rows)
+        return pairs.sets(rows, pairs.swept(cells, np.ascontiguousarray(sums)), count, most)
+
+    def _swept(self, rows: BlockRows) -> tuple[Codes, Floats]:
+        """Return the cells (m, d) of rows, and their raw scores (m, cells, k) with one feature changed to each cell."""
+        cells = np.column_stack([self.trees.encode(column, codes) for column, codes in enumerate(rows.X.T)])
+        return cells, sweep_trees(cells, np.tile(self.wanted, (len(cells), 1)), self.trees.trees)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,3 +354,7 @@ class UnitScores:
         )
         doubtful = rows._replace(may=rows.may - doubt, sure=rows.sure + doubt)
         nearest_by_units(setting, doubtful, units, near, out.singles)
+
+    def sets(self, setting: Setting, rows: BlockRows, count: int, most: int) -> FoundSets | None:  # noqa: ARG002  unknown
+        """Return None: nobody tells what two changes do."""
+        return None

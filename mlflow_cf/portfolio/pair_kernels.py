@@ -16,7 +16,7 @@ from mlflow_cf.constraints.programs import keeps
 from mlflow_cf.engine.few_changes import Changes, find_nearest_two
 from mlflow_cf.engine.thresholds import FARTHER, MOST_FOUND, PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import cost_at, is_lawful, is_ranked, loosened
+from mlflow_cf.portfolio.kernels import MOST_TIES, cost_at, is_lawful, is_ranked, loosened, sort_by
 from mlflow_cf.portfolio.pair_room import (
     ALONE,
     BEST,
@@ -47,33 +47,6 @@ from mlflow_cf.structures.kernels.pairs import FeaturePairs, Rectangles, TriedCe
 
 Array = NDArray[Any]
 APART: Final = 1e-9  # relative: distances that differ by more are told apart by every search
-
-
-@inner
-def _sift(order: Array, key: Array, at: Any, count: Any) -> None:
-    """Let a position sink in a heap whose largest key is on top."""
-    held = order[at]
-    while 2 * at + 1 < count:
-        child = 2 * at + 1
-        if child + 1 < count and key[order[child + 1]] > key[order[child]]:
-            child += 1
-        if key[order[child]] <= key[held]:
-            break
-        order[at] = order[child]
-        at = child
-    order[at] = held
-
-
-@inner
-def _sort(order: Array, key: Array, count: Any) -> None:
-    """Write positions (count,) in ascending order of their keys."""
-    for at in range(count):
-        order[at] = at
-    for at in range(count // 2 - 1, -1, -1):
-        _sift(order, key, at, count)
-    for last in range(count - 1, 0, -1):
-        order[0], order[last] = order[last], order[0]
-        _sift(order, key, 0, last)
 
 
 @inner
@@ -136,7 +109,7 @@ def _list_feature(question: PairQuestion, row: Any, group: Any, begin: Any, room
 
 
 @inner
-def _list_changes(question: PairQuestion, row: Any, room: PairRoom) -> Any:
+def list_changes(question: PairQuestion, row: Any, room: PairRoom) -> Any:
     """List the changes of a row, with their costs; return how many, < 0: they are not known."""
     setting, tried, at = question.setting, room.tried, 0
     for column in range(question.rows.X.shape[1]):
@@ -152,7 +125,7 @@ def _list_changes(question: PairQuestion, row: Any, room: PairRoom) -> Any:
 
 
 @inner
-def _base_cell(question: PairQuestion, row: Any, tried: TriedRoom) -> Any:
+def base_cell(question: PairQuestion, row: Any, tried: TriedRoom) -> Any:
     """Return a cell that has the row's own raw scores in the sweep: the same as `TwoChanges.base`."""
     most, largest = -1, 0
     for group in range(tried.least.size):
@@ -168,7 +141,7 @@ def _expected(question: PairQuestion, row: Any, need: Any, count: Any, room: Pai
     for at in range(count):
         lack = question.swept.lacks[row, question.setting.cell[tried.place[at]]]
         tried.gain[at] = need - lack if np.isfinite(lack) else -np.inf
-    _sort(room.order, tried.gain, count)
+    sort_by(room.order, tried.gain, count)
     for at in range(count):
         here = room.order[at]
         tried.sorted_gain[at], tried.sorted_cost[at] = tried.gain[here], tried.cost[here]
@@ -180,7 +153,7 @@ def _expected(question: PairQuestion, row: Any, need: Any, count: Any, room: Pai
 
 
 @inner
-def _try_within(question: PairQuestion, row: Any, limit: Any, least: Any, tried: TriedRoom) -> None:
+def try_within(question: PairQuestion, row: Any, limit: Any, least: Any, tried: TriedRoom) -> None:
     """Keep the changes that are within a limit beside the cheapest one of another feature (`least`: the first two)."""
     kept, groups, cell = 0, tried.least.size, question.setting.cell
     for group in range(groups):
@@ -199,7 +172,7 @@ def _try_within(question: PairQuestion, row: Any, limit: Any, least: Any, tried:
 
 
 @inner
-def _order_cells(question: PairQuestion, tried: TriedRoom) -> None:
+def order_cells(question: PairQuestion, tried: TriedRoom) -> None:
     """Write the cells of the tried changes in ascending order, and how many come before each cell."""
     first = question.trees.features.start
     for group in range(tried.least.size):
@@ -218,7 +191,7 @@ def _order_cells(question: PairQuestion, tried: TriedRoom) -> None:
 
 
 @inner
-def _pair_up(limit: Any, near: Any, room: PairRoom) -> Any:
+def pair_up(limit: Any, near: Any, room: PairRoom) -> Any:
     """List the pairs of features that may have two changes within a limit, the nearest first in `room.order`.
 
     Returns:
@@ -233,12 +206,12 @@ def _pair_up(limit: Any, near: Any, room: PairRoom) -> Any:
                 values += tried.start[one + 1] - tried.start[one] + tried.start[two + 1] - tried.start[two]
                 first += both <= near
                 count += 1
-    _sort(room.order, tables.both, count)
+    sort_by(room.order, tables.both, count)
     return count, first, values
 
 
 @inner
-def _lay_out(span: Any, room: PairRoom) -> Any:
+def lay_out(span: Any, room: PairRoom) -> Any:
     """Choose the pairs of a batch that may have two changes within the limit, and lay out tables; return how many."""
     tables, start, count = room.tables, room.tried.start, 0
     tables.number[:, :], tables.some[:] = -1, False
@@ -257,7 +230,7 @@ def _lay_out(span: Any, room: PairRoom) -> Any:
 
 
 @inner
-def _keeps_rules(question: PairQuestion, row: Any, one: Any, two: Any, room: PairRoom) -> Any:
+def keeps_rules(question: PairQuestion, row: Any, one: Any, two: Any, room: PairRoom) -> Any:
     """Whether the rules over several features allow two changes."""
     setting, x0, tried, candidate = question.setting, question.rows.X[row], room.tried, room.near.candidate
     first, second = setting.packed.column[tried.group[one]], setting.packed.column[tried.group[two]]
@@ -292,7 +265,7 @@ def _look_at_values(question: PairQuestion, row: Any, columns: Any, lists: Any, 
             there = tried.start[columns[1]] + other
             far, whole = tried.cost[here] + tried.cost[there], score + decision_of(threshold, tried.sums[there])
             if far <= found[LIMIT] and whole >= threshold.least:
-                if _keeps_rules(question, row, here, there, room):
+                if keeps_rules(question, row, here, there, room):
                     _note(whole >= question.rows.sure[row], far, here, there, found)
                 else:
                     room.tally[REFUSED] += 1
@@ -326,39 +299,47 @@ def _look_into(question: PairQuestion, row: Any, tables: Tables, base: Array, ro
 
 
 @inner
-def _look_at_batch(question: PairQuestion, which: Any, most: Any, base: Array, room: PairRoom) -> Any:
-    """Look at a row's pairs of features from one to another; return how many numbers tables have, < 0: too many."""
-    row, begin, stop = which
-    count, tables, tried = _lay_out((begin, stop), room), room.tables, room.tried
-    if count == 0:
-        return 0
-    size, values, outputs = tried.start[tried.least.size], tables.side[2 * count], base.size
+def fill_tables(question: PairQuestion, row: Any, count: Any, most: Any, room: PairRoom) -> Any:
+    """Fill the tables that are laid out; return them, and how many numbers they have, < 0: too many for the room."""
+    tables, tried, outputs = room.tables, room.tried, question.swept.sums.shape[2]
+    size, values = tried.start[tried.least.size], tables.side[2 * count]
     cells = TriedCells(tried.cells[:size], tried.start, tried.before, tried.offset)
     asked = FeaturePairs(cells, tables.workspace.ends.shape[1] - 3, tables.number, tables.some)
     every = Rectangles(tables.spans, tables.leaf)
     rectangles = find_rectangles(question.swept.X[row], question.trees, asked, tables.workspace, every)
-    if rectangles > len(tables.leaf):
-        room.tally[MISSING] = rectangles
-        return NOT_SETTLED
-    found = Rectangles(tables.spans[:rectangles], tables.leaf[:rectangles])
     first, second, place = tables.chosen_first[:count], tables.chosen_second[:count], tables.place[: count + 1]
     classes, side, counts = tables.classes[:values], tables.side[: 2 * count], tables.counts[: 2 * count]
-    ends, empty = tables.ends[: values + 2 * count], tables.added[:0]
-    known = Tables(first, second, tried.start, classes, side, counts, place, empty)
+    known = Tables(first, second, tried.start, classes, side, counts, place, tables.added[:0])
+    if rectangles > len(tables.leaf):
+        room.tally[MISSING] = rectangles
+        return NOT_SETTLED, known
+    found, ends = Rectangles(tables.spans[:rectangles], tables.leaf[:rectangles]), tables.ends[: values + 2 * count]
     find_classes(found, cells, tried.ranks[:size], ends, known)
     total = place[count]
     if total * outputs > most:
-        return NOT_SETTLED
+        return NOT_SETTLED, known
     added = tables.added[:total]
     added[:, :] = 0.0
     filled = Tables(first, second, tried.start, classes, side, counts, place, added)
     add_rectangles(found, question.trees.nodes.value, ends, filled)
-    _look_into(question, row, filled, base, room)
-    return total * outputs
+    return total * outputs, filled
 
 
 @inner
-def _least_three(tried: TriedRoom) -> Any:
+def _look_at_batch(question: PairQuestion, which: Any, most: Any, base: Array, room: PairRoom) -> Any:
+    """Look at a row's pairs of features from one to another; return how many numbers tables have, < 0: too many."""
+    row, begin, stop = which
+    count = lay_out((begin, stop), room)
+    if count == 0:
+        return 0
+    total, filled = fill_tables(question, row, count, most, room)
+    if total >= 0:
+        _look_into(question, row, filled, base, room)
+    return total
+
+
+@inner
+def least_three(tried: TriedRoom) -> Any:
     """Return what the three cheapest changes of different features cost, ascending."""
     one, two, three = np.inf, np.inf, np.inf
     for group in range(tried.least.size):
@@ -373,21 +354,88 @@ def _least_three(tried: TriedRoom) -> Any:
 
 
 @inner
+def suits(question: PairQuestion, row: Any, at: Any, room: PairRoom) -> Any:
+    """Whether the rules over several features allow a single change of those listed."""
+    setting, x0, tried, candidate = question.setting, question.rows.X[row], room.tried, room.near.candidate
+    column = setting.packed.column[tried.group[at]]
+    candidate[column] = setting.packed.values[tried.place[at]]
+    kept = keeps(setting.joint, 0, setting.joint.rule.size - 1, candidate, x0, room.near.stack)
+    candidate[column] = x0[column]
+    return kept
+
+
+@inner
+def _list_alone(question: PairQuestion, row: Any, count: Any, room: PairRoom) -> Any:
+    """List the single changes that may turn the decision, nearest first in `room.order`; return how many."""
+    tried, cell, listed = room.tried, question.setting.cell, 0
+    threshold = Threshold(question.weights, question.rows.may[row])
+    for at in range(count):
+        score = decision_of(threshold, question.swept.sums[row, cell[tried.place[at]]])
+        if score >= threshold.least:
+            tried.gain[listed], tried.sorted_gain[listed], tried.sorted_group[listed] = tried.cost[at], score, at
+            listed += 1
+    sort_by(room.order, tried.gain, listed)
+    return listed
+
+
+@inner
+def _look_alone(question: PairQuestion, row: Any, listed: Any, limit: Any, room: PairRoom) -> Any:
+    """Return how many single changes the search verifies, and the nearest; see `FewChanges.nearest_singles`.
+
+    < 0: some may not turn the decision, or are as near as the nearest.
+    """
+    tried, order, stop, at_once, count, best = room.tried, room.order, 0, 1, 0, -1
+    while listed > 0 and tried.gain[order[listed - 1]] > limit:
+        listed -= 1
+    while stop < listed and count == 0:
+        far, at_once = loosened(tried.gain[order[min(stop + at_once, listed) - 1]]), 2 * at_once
+        while stop < listed and tried.gain[order[stop]] <= far:
+            here, at = order[stop], tried.sorted_group[order[stop]]
+            if suits(question, row, at, room):
+                tie = best >= 0 and tried.cost[at] <= tried.cost[best] * (1.0 + APART)
+                if tie or tried.sorted_gain[here] < question.rows.sure[row] or count == MOST_TIES:
+                    return -1, -1
+                best, count = at if best < 0 else best, count + 1
+            stop += 1
+    return count, best
+
+
+@inner
 def _settle(question: PairQuestion, row: Any, most: Any, room: PairRoom, out: FoundPairs) -> None:
-    """Write the nearest two changes of a row, if they settle it."""
-    alone, found, tried, count = question.swept.alone[row], room.found, room.tried, _list_changes(question, row, room)
-    one, two, three = _least_three(tried)
-    if count < 2 or not np.isfinite(two) or not alone > (one + two) * (1.0 + APART):
+    """Write the nearest one or two changes of a row, if they settle it."""
+    alone, tried, count = question.swept.alone[row], room.tried, list_changes(question, row, room)
+    one, two, three = least_three(tried)
+    if count < 2 or not np.isfinite(two):
         return
-    cell = _base_cell(question, row, tried)
+    single, ties, both = ALONE, -1, one + two
+    if alone < 0:  # within what two changes cost at least, and then, if there is none, of all
+        listed, ties = _list_alone(question, row, count, room), 0
+        for limit in (both, np.inf):
+            if ties == 0:
+                ties, single = _look_alone(question, row, listed, limit, room)
+        if ties < 0:
+            return
+        alone = tried.cost[single] if ties > 0 else np.inf
+        single = tried.place[single] if ties > 0 else ALONE
+        if alone < both * (1.0 - APART):
+            out.places[row, 0], out.places[row, 1], out.ties[row] = single, ALONE, ties
+    if alone > both * (1.0 + APART):
+        _settle_by_two(question, (row, most, alone, single, ties), (one, two, three, count), room, out)
+
+
+@inner
+def _settle_by_two(question: PairQuestion, asked: Any, known: Any, room: PairRoom, out: FoundPairs) -> None:
+    """Write the nearest two changes of a row, or a single one that is nearer, if they settle it."""
+    (row, most, alone, single, ties), (one, two, three, count) = asked, known
+    found, tried, cell = room.found, room.tried, base_cell(question, row, room.tried)
     base, need = question.swept.sums[row, cell], question.swept.lacks[row, cell]
     expected = _expected(question, row, need, count, room) if 0.0 < need < np.inf else 0.0
     if expected <= 0.0:
         return
     limit = loosened(alone)
-    _try_within(question, row, limit, (one, two), tried)
-    _order_cells(question, tried)
-    pairs, first, values = _pair_up(limit, expected * FARTHER, room)
+    try_within(question, row, limit, (one, two), tried)
+    order_cells(question, tried)
+    pairs, first, values = pair_up(limit, expected * FARTHER, room)
     if values > VALUES_AT_ONCE:
         return
     found[:] = np.inf
@@ -402,20 +450,21 @@ def _settle(question: PairQuestion, row: Any, most: Any, room: PairRoom, out: Fo
                 used += 1 + size // PAIRS_PER_ROW
                 most -= size
     if min(found[BEST], alone) < (one + two + three) * (1.0 - APART):
-        _conclude(alone, row, used, room, out)
+        _conclude((row, alone, single, ties, used), room, out)
 
 
 @inner
-def _conclude(alone: Any, row: Any, used: Any, room: PairRoom, out: FoundPairs) -> None:
+def _conclude(asked: Any, room: PairRoom, out: FoundPairs) -> None:
     """Write what was found if nothing else is as near: another pair, or the single change."""
-    found, place = room.found, room.tried.place
+    (row, alone, single, ties, used), found, place = asked, room.found, room.tried.place
     best = found[BEST]
     if best < np.inf:
         if min(found[NEXT], alone) > best * (1.0 + APART):
             out.places[row, 0], out.places[row, 1] = place[int(found[ONE])], place[int(found[TWO])]
-            out.used[row] = used
+            out.used[row], out.ties[row] = used, ties
     elif alone < np.inf:
-        out.places[row, 0], out.places[row, 1], out.used[row] = ALONE, ALONE, used
+        out.places[row, 0], out.places[row, 1] = single, ALONE
+        out.used[row], out.ties[row] = used, ties
 
 
 @kernel

@@ -25,7 +25,7 @@ class SweptRows(NamedTuple):
     Attributes:
         X: (m, columns) the rows' comparands, see `Walk`; own: (m, d) their cells among those of all features.
         sums: (m, cells, k) raw scores with one feature changed to each cell; lacks: (m, cells) their shortfalls.
-        alone: (m,) how far the nearest single change is that turns the decision; inf: none does.
+        alone: (m,) how far the nearest single change is that turns the decision; inf: none does; < 0: not known.
     """
 
     X: Array
@@ -54,12 +54,21 @@ class FoundPairs(NamedTuple):
     """What is known of rows.
 
     Attributes:
-        places: (m, 2) the positions of both changes among all values; NOT_SETTLED, or ALONE.
+        places: (m, 2) the positions of both changes among all values, the second one ALONE where the first suffices;
+            NOT_SETTLED, or twice ALONE where the single change that was known before suffices.
         used: (m,) evaluations that tables of pairs count.
+        ties: (m,) how many single changes are verified; -1: as many as was known before.
     """
 
     places: Array
     used: Array
+    ties: Array
+
+    @classmethod
+    def none(cls, rows: int) -> FoundPairs:
+        """Return that nothing is known of so many rows."""
+        places, none = np.full((rows, 2), NOT_SETTLED, dtype=np.int64), np.zeros((2, rows), dtype=np.int64)
+        return cls(places, none[0], none[1] - 1)
 
 
 class TriedRoom(NamedTuple):

@@ -1,4 +1,4 @@
-"""Rows of a long table that one change settles, or two of a model of trees, a block at a time.
+"""Rows of a long table that answers of one change settle, or of two for a model of trees, a block at a time.
 
 What `NearestFew` settles is verified as all answers are: against every constraint, and by the logged model, which
 is asked about the candidates of a block in one call. Rows that are not settled, or whose candidate is refused, are left
@@ -9,7 +9,7 @@ explanation is read.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -23,8 +23,8 @@ from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, SCORE_TOLERANCES, SWEPT
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.geco.members import Members
-from mlflow_cf.explainers.geco.sweeps import CLOSE, SOON, SOON_SHARE
-from mlflow_cf.features import Floats
+from mlflow_cf.explainers.geco.sweeps import CLOSE, NEAREST, SOON, SOON_SHARE
+from mlflow_cf.features import Floats, Level
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
@@ -35,6 +35,7 @@ from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import bare, costed, predicted
 from mlflow_cf.request.request import Request, reserve_of
 from mlflow_cf.request.rows import PredictedRows, Row
+from mlflow_cf.request.several import ChosenSets, verified_of
 from mlflow_cf.structures.capabilities import is_steady, sums_alone
 from mlflow_cf.structures.structure import linked
 from mlflow_cf.words.arrays import AnswerArrays
@@ -53,11 +54,12 @@ class BlockAnswers:
 
     Attributes:
         predictions: of all rows of the request; target: what the model must say.
-        numbers: (m,) of the rows; Z: (m, d) the codes of their answers.
-        distance: (m,) between both; outcome: what the model says of the answers.
-        changed: (m,) how many features each changes.
-        searched, evaluations: (m,) what the search counts of each, and what all that was asked.
+        numbers: (m,) of the rows, each of which has k answers; Z: (m * k, d) the codes of these, row after row.
+        distance: (m * k,) from the rows; outcome: what the model says of the answers.
+        changed: (m * k,) how many features each changes.
+        searched, evaluations: (m,) what the search counts of each row, and what all that was asked.
         seconds: that each took.
+        scored: (m,) rows that the search counts beside a sweep and pairs of changes; None: no row.
     """
 
     predictions: Predictions
@@ -70,19 +72,25 @@ class BlockAnswers:
     searched: Codes
     evaluations: Codes
     seconds: float
+    scored: Codes | None = None
+
+    @property
+    def count(self) -> int:
+        """The number of answers of each row."""
+        return len(self.Z) // max(len(self.numbers), 1)
+
+    @property
+    def proof(self) -> Proof:
+        """What is proved of each answer: nothing of several, unless it is asked for."""
+        return "optimal" if self.scored is None else "none"
 
     @property
     def answered(self) -> Codes:
         """The number of the row that each of the answers is for."""
-        return np.repeat(self.numbers, len(self.Z) // max(len(self.numbers), 1))
-
-    @property
-    def proof(self) -> Proof:
-        """What is proved of each answer."""
-        return "optimal"
+        return np.repeat(self.numbers, self.count)
 
     def take(self, some: Codes, outcome: Outcome) -> BlockAnswers | None:
-        """Return some of the answers, with what the model says of these; None of none."""
+        """Return the only answers of some rows, with what the model says of these; None of none."""
         if not len(some):
             return None
         parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations")
@@ -91,31 +99,38 @@ class BlockAnswers:
     def explanation(self, at: int) -> Explanation:
         """Return the explanation of one of the rows."""
         request, space = self.predictions.request, self.predictions.space
-        row, target = self.predictions.rows[int(self.numbers[at])], self.target
-        plain = bare(request, row)
-        old, outcome = space.values(row.codes), self.outcome.take(slice(at, at + 1))
-        new = space.values_beside(self.Z[at], row.codes, old)
+        row = self.predictions.rows[int(self.numbers[at])]
+        plain, old, count = bare(request, row), space.values(row.codes), self.count
+        found = tuple(self._counterfactual(one, row.codes, old, plain) for one in range(at * count, (at + 1) * count))
+        scored = 0 if self.scored is None else int(self.scored[at])
+        statistics = _statistics(len(space), int(self.searched[at]), scored, self.seconds)
+        return replace(
+            plain,
+            status="found",
+            counterfactuals=found,
+            evaluations=int(self.evaluations[at]),
+            diagnostics={**statistics, "cut": "", "seconds": self.seconds},
+        )
+
+    def _counterfactual(
+        self, at: int, x0: Floats, old: Mapping[str, Level | None], plain: Explanation
+    ) -> Counterfactual:
+        """Return one of the answers, of a row x0 (d,) that has the values `old`."""
+        space, target, outcome = self.predictions.space, self.target, self.outcome.take(slice(at, at + 1))
+        new = space.values_beside(self.Z[at], x0, old)
         changes, prediction = changes_between(old, new), target.prediction(outcome, 0)
         distance = float(self.distance[at])
-        found = Counterfactual(
+        return Counterfactual(
             row=new,
             changes=changes,
             prediction=prediction,
             probability=target.probability(outcome)[0],
             distance=distance,
             n_changed=len(changes),
-            proof="optimal",
-            bound=distance,
-            text=request.speaker.answer(changes, prediction),
+            proof=self.proof,
+            bound=distance if self.proof == "optimal" else None,
+            text=self.predictions.request.speaker.answer(changes, prediction),
             space=plain.space,
-        )
-        statistics = _statistics(len(space), int(self.searched[at]), self.seconds)
-        return replace(
-            plain,
-            status="found",
-            counterfactuals=(found,),
-            evaluations=int(self.evaluations[at]),
-            diagnostics={**statistics, "cut": "", "seconds": self.seconds},
         )
 
 
@@ -182,10 +197,11 @@ class Found:
         )
 
 
-def _statistics(groups: int, searched: int, seconds: float) -> dict[str, Any]:
+def _statistics(groups: int, searched: int, scored: int, seconds: float) -> dict[str, Any]:
     """Return what the search of a single row tells of itself, where a sweep or pairs of changes settle it."""
     operators = dict.fromkeys((f"{operator}_s" for operator in Members.PHASES), 0.0)
-    cells = {"cells_naive": searched * groups, "cells_delta": groups + 2 * (searched - groups)}
+    paired = searched - groups - scored
+    cells = {"cells_naive": searched * groups, "cells_delta": groups + 2 * paired + scored * groups}
     return {"generations": 0, "candidates": searched, **cells, **operators, "sweep_s": seconds}
 
 
@@ -214,7 +230,7 @@ class Portfolio:
         interpreter's lock.
         """
         threads, many = 1 + self._request.caller.further, len(numbers)
-        rounds = -(-many // (threads * ROWS_JUDGED))
+        rounds = -(-many // (threads * (ROWS_JUDGED if self._request.query.count == 1 else ROWS_AT_ONCE)))
         blocks = np.array_split(np.array(numbers, dtype=np.intp), min(threads * rounds, -(-many // ROWS_AT_ONCE)))
         self.prepare(numbers)
         return self._request.admission.shared(self._timely, blocks, threads - 1)
@@ -240,7 +256,8 @@ class Portfolio:
         parts: list[BlockAnswers] = []
         for own in np.unique(self._own[numbers]).tolist():
             some, known = numbers[self._own[numbers] == own], self._singles(own)
-            part = None if known is None else self._verified(some[self._read[some]], *known)
+            settle = self._verified if self._request.query.count == 1 else self._several
+            part = None if known is None else settle(some[self._read[some]], *known)
             parts += [] if part is None else [part]
         seconds = (time.perf_counter() - started) / max(sum(len(part.numbers) for part in parts), 1)
         return [replace(part, seconds=seconds) for part in parts]
@@ -299,6 +316,47 @@ class Portfolio:
             parts.append(part._replace(rows=start + part.rows))
         return Settled.joined(parts)
 
+    def _several(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
+        """Settle rows with several answers; return those of which every constraint and the model accept all of them."""
+        count, codes = self._request.query.count, self._rows.codes
+        settled = (
+            few.several(np.ascontiguousarray(codes[numbers]), count, verified_of(count)) if scorer.steady else None
+        )
+        if settled is None or not len(settled.rows):
+            return None
+        numbers, space = numbers[settled.rows], self._request.bound_policy.space
+        chosen = ChosenSets.of(self._bound_policy, settled, codes[numbers], count)
+        searched = len(space) + settled.scored + settled.paired
+        within = searched + chosen.asked <= self._most_searched
+        chosen, numbers, searched, scored = (
+            chosen.take(within),
+            numbers[within],
+            searched[within],
+            settled.scored[within],
+        )
+        outcome = self._judged(np.concatenate([chosen.Z, chosen.undone])) if len(numbers) else None
+        if outcome is None:
+            return None
+        met, answers = target.met(outcome), len(chosen.Z)
+        kept = np.all(met[:answers].reshape(-1, count), axis=1)
+        kept[chosen.owner[met[answers:]]] = False  # less would do: they are polished row by row
+        if not kept.any():
+            return None
+        some = np.flatnonzero(np.repeat(kept, count))
+        return BlockAnswers(
+            predictions=self.predictions,
+            target=target,
+            numbers=numbers[kept],
+            Z=chosen.Z[some],
+            distance=chosen.distance[some],
+            outcome=outcome.take(some),
+            changed=chosen.changed[some],
+            searched=searched[kept],
+            evaluations=(searched + chosen.asked)[kept],
+            seconds=0.0,
+            scored=scored[kept],
+        )
+
     def _answers(self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget) -> BlockAnswers:
         """Return the answers of rows X (m, d), of each of which the model was asked so many rows."""
         space = self._request.bound_policy.space
@@ -323,6 +381,14 @@ class Portfolio:
         left = request.max_evaluations - reserve_of(request, groups, opened=True) - groups
         part = left // SOON_SHARE
         return min(SOON, part * PAIRS_PER_ROW) if part > VERIFIED * (groups + 1) else 0
+
+    @cached_property
+    def _most_searched(self) -> int:
+        """How many evaluations a search for several answers may count, so that nothing is cut short."""
+        request, groups = self._request, len(self._request.bound_policy.space)
+        reserve = reserve_of(request, groups, opened=True)
+        verified = verified_of(request.query.count) * (groups + 1)
+        return request.max_evaluations - max(reserve, verified) - 1
 
     @cached_property
     def _bound_policy(self) -> BoundPolicy:
@@ -385,11 +451,16 @@ def _lawful(policy: BoundPolicy, Z: Floats, X: Floats) -> Codes:
 
 
 def is_plain(request: Request) -> bool:
-    """Whether a request asks for one nearest answer a row, and for nothing that needs what a row's search knows."""
+    """Whether a request asks for nearest answers, and for nothing that needs what a row's search knows.
+
+    Of several answers, each must change other features than the others, and nothing must be proved.
+    """
     query, explainer, requirements = request.query, request.explainer, request.requirements
     nearest = isinstance(explainer, Exact) or (isinstance(explainer, GeCo) and bool(explainer.sweep))
     more = query.levers is not None or query.responsiveness or query.region or query.reasons
     opened = requirements.structure is not None and not requirements.further
     groups, most = len(request.bound_policy.tables.all), request.max_evaluations
     enough = most // 4 >= groups + 1  # half at least is left to the search, and a quarter is never kept back
-    return nearest and query.count == 1 and not more and opened and enough and request.bound_policy.action_model is None
+    several = not request.certified and not request.variety.near and isinstance(explainer, GeCo)
+    few = query.count == 1 or (several and verified_of(query.count) <= NEAREST + query.count)
+    return nearest and few and not more and opened and enough and request.bound_policy.action_model is None

@@ -25,6 +25,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 import mlflow_cf
 from mlflow_cf import Target
+from mlflow_cf.engine import thresholds
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
@@ -148,6 +149,32 @@ def test_blocks_answer_as_row_by_row(
     assert found.statuses == [one.status for one in found]
 
 
+@dear(3)
+@given(
+    kind=st.sampled_from(["tree", "forest", "boosting", "tree value", "network", "deep"]),
+    seed=st.integers(0, 2),
+    constraints=st.integers(0, len(CONSTRAINTS) - 1),
+    size=st.sampled_from([1, 7, 256]),
+    most=st.sampled_from([150, 600, 2_000]),
+    count=st.sampled_from([2, 3, 5, 10]),
+    first=st.sampled_from([0, 50, 2**21]),
+)
+def test_blocks_give_the_same_several_answers(
+    *, kind: str, seed: int, constraints: int, size: int, most: int, count: int, first: int
+) -> None:
+    explained, rows = wrapped(kind, seed, constraints), people(seed + 200, 24)
+    rows.loc[3, "town"] = "a town that the background lacks"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "PAIRED_FIRST", first)
+        with in_blocks(None):
+            expected = explained.explain(rows, count=count, max_evaluations=most, why_not=False)
+        with in_blocks(size):
+            found = explained.explain(rows, count=count, max_evaluations=most, why_not=False)
+    assert told(found) == told(expected)
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame())
+    pd.testing.assert_frame_equal(found.to_records(), expected.to_records())
+
+
 @dear(5)
 @given(kind=st.sampled_from(sorted(MODELS)), constraints=st.integers(0, len(CONSTRAINTS) - 1), jobs=st.integers(2, 4))
 def test_threads_answer_as_one(kind: str, constraints: int, jobs: int) -> None:
@@ -222,7 +249,7 @@ def test_long_tables_in_german_are_told_as_row_by_row() -> None:
     assert any("die Vorhersage wird" in one.counterfactuals[0].text for one in found if one.counterfactuals)
 
 
-def explained_in_blocks(explained: ExplainedModel, rows: pd.DataFrame) -> tuple[Explanations, set[int]]:
+def explained_in_blocks(explained: ExplainedModel, rows: pd.DataFrame, **asked: Any) -> tuple[Explanations, set[int]]:
     """Return explanations, and the numbers of the rows that blocks have settled."""
     settled: set[int] = set()
 
@@ -234,7 +261,7 @@ def explained_in_blocks(explained: ExplainedModel, rows: pd.DataFrame) -> tuple[
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(answer, "Portfolio", Watched)
-        return explained.explain(rows), settled
+        return explained.explain(rows, **asked), settled
 
 
 @pytest.mark.parametrize("kind", ["tree", "forest", "boosting", "logistic", "network", "tree value"])
@@ -250,13 +277,32 @@ def test_blocks_settle_rows_with_two_changes(kind: str) -> None:
     assert len(settled.intersection(two)) > 0.3 * len(two) > 0  # ties and missing numbers are left
 
 
+@pytest.mark.parametrize(("kind", "share"), [("tree", 0.2), ("forest", 0.4), ("boosting", 0.1)])
+def test_blocks_settle_rows_with_several_answers(kind: str, share: float) -> None:
+    found, settled = explained_in_blocks(wrapped(kind, 0, 0), people(5, 100), count=3, why_not=False)
+    wanted = [n for n, one in enumerate(found) if one.status != "already"]
+    assert len(settled.intersection(wanted)) > share * len(wanted)
+    some = [found[n] for n in sorted(settled)]
+    assert {len(one.counterfactuals) for one in some} == {3}
+    assert {answer.n_changed for one in some for answer in one.counterfactuals} == {1, 2}
+    assert {answer.proof for one in some for answer in one.counterfactuals} == {"none"}
+
+
+@pytest.mark.parametrize("asked", [{"certify": True}, {"diversity": "near"}, {"explainer": "exact"}])
+def test_blocks_leave_several_answers_that_need_a_search(asked: dict[str, Any]) -> None:
+    explained, rows = wrapped("tree", 0, 0), people(5, 70)
+    _, settled = explained_in_blocks(explained, rows, count=2, max_evaluations=200, why_not=False, **asked)
+    assert not settled
+
+
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("kind", ["forest", "boosting"])
-def test_room_for_trees_grows(kind: str) -> None:
-    explained, rows = wrapped(kind, 0, 2), people(5, 200)
-    expected = explained.explain(rows)
+def test_room_for_trees_grows(kind: str, count: int) -> None:
+    explained, rows = wrapped(kind, 0, 2), people(5, 100)
+    expected = explained.explain(rows, count=count)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pairs, "EXPECTED", 0)
-        assert told(explained.explain(rows)) == told(expected)
+        assert told(explained.explain(rows, count=count)) == told(expected)
 
 
 links = st.sampled_from(["share", "sigmoid", "softmax", "identity"])

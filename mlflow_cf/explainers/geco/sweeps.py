@@ -140,7 +140,7 @@ class Sweeps:
         with self._counted("sweep", 2):
             pairs = few.pairs(np.inf, CLOSE, self.budget, PAIRED_INSTEAD)
         if pairs is None:
-            return False
+            return members.cutoff < few.least(2)
         members.score(pairs)
         return members.cutoff < few.least(3)
 

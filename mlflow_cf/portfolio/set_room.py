@@ -1,0 +1,123 @@
+"""What the kernels that look for several answers are given, and the arrays that they work in."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.engine.thresholds import MOST_FOUND
+from mlflow_cf.portfolio.kernels import Setting
+from mlflow_cf.portfolio.pair_room import PairRoom
+from mlflow_cf.structures.kernels.trees import Trees
+
+Array = NDArray[Any]
+FIRST, SECOND, IN_DOUBT = range(3)  # of `SetRoom.alone`
+CERTAIN, LAWFUL, DOUBTFUL = range(3)  # of `SeenPairs.kind`
+MOST_SEEN: Final = MOST_FOUND // 2  # pairs of one row that are kept: the search of single rows sees a few more
+
+
+class MostPairs(NamedTuple):
+    """How many pairs of changes of one row are looked at.
+
+    Attributes:
+        numbers: of the tables made at a time.
+        first: pairs that are looked at before others.
+    """
+
+    numbers: int
+    first: int
+
+
+class FoundSets(NamedTuple):
+    """What is known of m rows.
+
+    Attributes:
+        places: (m, v, 2) the nearest candidates of distinct changed sets, nearest first: the positions of one or two
+            changes among all values; -1: there is none.
+        many: (m,) how many candidates there are; 0: the row is not settled.
+        scored: (m,) candidates that count as evaluations; used: (m,) what tables of pairs count.
+    """
+
+    places: Array
+    many: Array
+    scored: Array
+    used: Array
+
+    @classmethod
+    def none(cls, rows: int, most: int) -> FoundSets:
+        """Return that nothing is known of so many rows, of at most so many candidates each."""
+        numbers = np.zeros((3, rows), dtype=np.int64)
+        return cls(np.full((rows, most, 2), -1, dtype=np.int64), *numbers)
+
+
+class SeenPairs(NamedTuple):
+    """Pairs of changes that may be answers.
+
+    Attributes:
+        one, two: (s,) their changes among the tried ones; far: (s,) how far they are.
+        kind: (s,) CERTAIN: both changes are needed; LAWFUL: it may be that one suffices, but rules refuse that one
+            alone; DOUBTFUL: scores are too near to the target's threshold.
+        total: (1,) how many there are; more than fit if there was no room for some.
+    """
+
+    one: Array
+    two: Array
+    far: Array
+    kind: Array
+    total: Array
+
+
+class SetRoom(NamedTuple):
+    """All arrays to work in, for d features, t values and k answers.
+
+    Attributes:
+        pair: those for pairs of changes.
+        nearest: (d, d) how far the nearest certain candidate of every two features is; of one: twice the same.
+        top_far, top_set: (k,) the least of these, ascending, and which each is of.
+        far, one, two: (d, d) the nearest candidate of every changed set, and its places.
+        alone: (d, 3) the costs of the nearest two single changes of a feature that may suffice, and of the nearest one
+            that is in doubt.
+        beside: (t,) what each change costs beside the least one of another feature; counts: (d,).
+        seen: pairs that may be answers.
+        key, which, order: (d * d,) to put changed sets in order.
+    """
+
+    pair: PairRoom
+    nearest: Array
+    top_far: Array
+    top_set: Array
+    far: Array
+    one: Array
+    two: Array
+    alone: Array
+    beside: Array
+    counts: Array
+    seen: SeenPairs
+    key: Array
+    which: Array
+    order: Array
+
+    @classmethod
+    def of(cls, setting: Setting, trees: Trees, rectangles: int, most: int, count: int) -> SetRoom:
+        """Return arrays for `count` answers, with room for so many rectangles, and for tables of `most` numbers."""
+        pair = PairRoom.of(setting, trees, rectangles, most)
+        d, values = len(pair.tables.some), len(pair.tried.place)
+        numbers, seen = np.empty((2, d, d), dtype=np.int64), np.empty((3, MOST_SEEN), dtype=np.int64)
+        return cls(
+            pair=pair,
+            nearest=np.empty((d, d)),
+            top_far=np.empty(count),
+            top_set=np.empty(count, dtype=np.int64),
+            far=np.empty((d, d)),
+            one=numbers[0],
+            two=numbers[1],
+            alone=np.empty((d, 3)),
+            beside=np.empty(values),
+            counts=np.empty(d, dtype=np.int64),
+            seen=SeenPairs(seen[0], seen[1], np.empty(MOST_SEEN), seen[2], np.zeros(1, dtype=np.int64)),
+            key=np.empty(d * d),
+            which=np.empty(d * d, dtype=np.int64),
+            order=np.empty(max(d * d, values), dtype=np.int64),
+        )

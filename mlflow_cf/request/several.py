@@ -1,0 +1,72 @@
+"""Which of the candidates of a block become the answers of its rows, and what the model is asked about them.
+
+The same as `proof.verify` does for a single row, of candidates that each have another changed set.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mlflow_cf.constraints.expressions import differing
+from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.features import Floats
+from mlflow_cf.portfolio.nearest import SettledSets
+from mlflow_cf.problem import BoundPolicy, Codes
+from mlflow_cf.proof.verify import SPARE
+
+
+def verified_of(count: int) -> int:
+    """Return how many candidates of a row are verified together, where `count` answers are wanted."""
+    return 2 * count + SPARE
+
+
+class ChosenSets(NamedTuple):
+    """The answers of r rows, k each, and what is asked of the model beside them.
+
+    Attributes:
+        Z: (r * k, d) the answers, row after row, in their order; distance, changed: (r * k,) of each.
+        undone, owner: (v, d) lawful rows without one of the two changes of an answer, (v,) whose each is.
+        asked: (r,) how many rows the search of a single row asks about.
+    """
+
+    Z: Floats
+    distance: Floats
+    changed: Codes
+    undone: Floats
+    owner: Codes
+    asked: Codes
+
+    @classmethod
+    def of(cls, policy: BoundPolicy, settled: SettledSets, X: Floats, count: int) -> ChosenSets:
+        """Choose the nearest `count` candidates of every row of X (r, d); none is asked of rows with unlawful ones."""
+        Z, owner, rows = settled.Z, settled.owner, len(X)
+        beside = X[owner]
+        differs = differing(Z, beside)
+        changed = differs.sum(axis=1)
+        which, column = np.nonzero(differs & (changed > 1)[:, None])
+        undone = Z[which]
+        undone[np.arange(len(which)), column] = beside[which, column]
+        lawful = policy.accepts(np.concatenate([Z, undone]), np.concatenate([beside, beside[which]]))
+        which, undone = which[lawful[len(Z) :]], undone[lawful[len(Z) :]]
+        asked = np.bincount(owner, minlength=rows) + np.bincount(owner[which], minlength=rows)
+        asked[owner[~lawful[: len(Z)]]] = np.iinfo(asked.dtype).max // 2
+        columns = tuple((column,) for column in range(Z.shape[1]))
+        distance = policy.bound_distance.distance(columns, Z, beside)
+        order = np.lexsort((*np.where(np.isnan(Z), np.inf, Z).T[::-1], changed, distance, owner))
+        start = np.searchsorted(owner, np.arange(rows))
+        chosen = order[(start[:, None] + np.arange(count)).ravel()]
+        place = np.full(len(Z), -1)
+        place[chosen] = np.arange(len(chosen)) // count
+        mine = np.flatnonzero(place[which] >= 0)
+        return cls(Z[chosen], distance[chosen], changed[chosen], undone[mine], place[which[mine]], asked)
+
+    def take(self, some: Bools) -> ChosenSets:
+        """Return those of some rows (r,)."""
+        if some.all():
+            return self
+        answers, number = np.repeat(some, len(self.Z) // len(some)), np.cumsum(some) - 1
+        mine = some[self.owner]
+        parts = self.Z[answers], self.distance[answers], self.changed[answers], self.undone[mine]
+        return ChosenSets(*parts, number[self.owner[mine]], self.asked[some])
