@@ -103,7 +103,7 @@ def explain(
         explained = replace(load_model(model_uri), admission=places)
         explained.warm_up()  # the clock of the request shall not pay for what is compiled on first use
         answers = explained.request(rows.reset_index(drop=True), {PARAM: asked})
-    kept = [number for number, answer in enumerate(answers) if not only or answer.status in only]
+    kept = [number for number, status in enumerate(answers.statuses) if not only or status in only]
     if output_path is not None:
         table = answers.to_table(kept)
         write = table.to_csv if output_path.suffix == ".csv" else table.to_parquet
@@ -275,7 +275,8 @@ def _listen(rules: dict[str, GateRules], host: str, port: int, secret_variable: 
 @click.option("--seed", default=0, show_default=True, help="Of the permutations.")
 @click.option("-o", "--output-path", type=click.Path(path_type=Path), help="Write the page here, too: an HTML file.")
 @click.option("--log/--no-log", "log_run", default=True, show_default=True, help="Log to a run of MLflow.")
-def monitor_served(source: tuple[str, ...], output_path: Path | None, **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print what drifts, and the windows, as JSON.")
+def monitor_served(source: tuple[str, ...], output_path: Path | None, *, as_json: bool, **options: Any) -> None:
     r"""Follow served explanations from window to window; exit with 1 where they drift.
 
     It exits with 2 where something is wrong, and with 3 where no window could be tested.
@@ -293,7 +294,8 @@ def monitor_served(source: tuple[str, ...], output_path: Path | None, **options:
         found = monitor(asked, groups=groups, columns=columns, **options)
         if output_path is not None:
             found.to_html(output_path)
-    click.echo(f"{found}\nrun {found.run_id}" if found.run_id else str(found))
+    told = f"{found}\nrun {found.run_id}" if found.run_id else str(found)
+    click.echo(json.dumps(found.to_dict(), allow_nan=False, indent=1) if as_json else told)
     sys.exit(1 if found.drifted else 0 if found.tested else 3)
 
 

@@ -26,6 +26,7 @@ SOURCES: Final = (
     *(f"engine/sets/{name}.py" for name in ("boxes", "branches", "kernels", "state")),
     *(f"evaluation/summary/{name}.py" for name in ("bits", "marking", "rectified")),
     "explainers/geco/neighbours.py",
+    "metrics/nearest.py",
     "plans/kernels.py",
     "portfolio/kernels.py",
     "portfolio/pair_kernels.py",

@@ -395,6 +395,25 @@ def test_answers_with_further_requirements_are_compared_on_the_same_rows(benchma
     assert all(gate.kept for gate in kept)
 
 
+def test_what_is_promised_to_survive_stands_beside_what_does(benchmark, monkeypatch):
+    survival = benchmark.survival
+    small = {"HOLDS": 0.5, "LATER": 3, "LEARNED": 200, "MARGINS": (0.1,), "CHECKED": 2, "CERTIFIED": 3}
+    for name, value in small.items():
+        monkeypatch.setattr(survival, name, value)
+    parts = benchmark.data_sets.split("loans", 0, benchmark.data_sets.every_column)
+    line = survival.run(parts, "logistic", 3, 0, {})
+    assert line.of == 6
+    assert line.promised == 7 / 8
+    assert 0 <= line.observed <= 1
+    assert 0 <= line.checked <= line.found <= 1
+    case = parts.case(benchmark.models.fitted("logistic", parts.X, parts.y, 0), 2, {})
+    cost = survival.certified(case, 0)
+    assert (cost["one proved"], cost["many proved"]) == (1.0, 1.0)
+    assert not survival.cost_gate({"one": 1.0, "many": 6.0}).kept
+    assert survival.gates({"loans": line})[0].what.startswith("share of configurations")
+    assert "loans" in survival.table({"loans": line})
+
+
 def test_proofs_that_an_answer_contradicts_are_named(benchmark):
     contradicted = benchmark.certificates.contradicted
     exact = lines(distance=[0.2, np.nan], proved=[True, True])

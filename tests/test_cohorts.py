@@ -230,14 +230,14 @@ class TestByHand:
 
     def test_what_verification_refuses_is_not_counted(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Further requirements are asked there alone."""
-        verify, wrapped = ExplainedModel.verify, loans()
+        verdicts = refused.verdicts_on
 
-        def stricter(self: ExplainedModel, rows: pd.DataFrame, others: pd.DataFrame, **options: Any) -> Any:
-            asked = others.assign(income=others["income"].where(rows["income"] != 10, 0))
-            return verify(self, rows, asked, **options)
+        def stricter(*how: Any) -> Any:
+            *how, rows, others = how
+            return verdicts(*how, rows, others.assign(income=others["income"].where(rows["income"] != 10, 0)))
 
-        monkeypatch.setattr(ExplainedModel, "verify", stricter)
-        found = cohorts(wrapped, ASKING)
+        monkeypatch.setattr(refused, "verdicts_on", stricter)
+        found = cohorts(loans(), ASKING)
         assert [(item.text, item.turned) for item in found.items] == [("income to 60 or more", 4)]
         assert found.covered == 0.8
 

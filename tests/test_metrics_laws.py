@@ -14,7 +14,8 @@ from mlflow_cf import Distance, InputError
 from mlflow_cf import metrics as m
 from mlflow_cf.features import Feature, FeatureSpace
 from mlflow_cf.metrics.changes import pair_changes
-from mlflow_cf.metrics.outliers import _neighbours, _points
+from mlflow_cf.metrics.nearest import Columns, neighbours
+from mlflow_cf.metrics.outliers import _points
 
 NAN = math.nan
 WORDS = ("a", "b", "c", "d")
@@ -219,10 +220,10 @@ class TestInliers:
         assert 0 < inliers.accept(Z).sum() < len(Z)
 
     def test_of_neighbours_equally_far_away_the_first_count(self):
-        points = np.array([[1.0], [-1.0], [0.0], [1.0], [-1.0], [5.0]])
-        ((distance, nearest),) = _neighbours(points, np.array([[0.0]]), 3)
+        points = Columns(np.array([[1.0, -1, 0, 1, -1, 5]]), np.zeros(1))
+        ((distance, nearest),) = neighbours(points, Columns(np.array([[0.0]]), np.zeros(1)), 3)
         assert (distance.tolist(), nearest.tolist()) == ([[1, 1, 0]], [[0, 1, 2]])
-        ((distance, nearest),) = _neighbours(points, points, 2, itself=True)
+        ((distance, nearest),) = neighbours(points, points, 2, itself=True)
         assert nearest.tolist() == [[2, 3], [2, 4], [0, 1], [0, 2], [1, 2], [0, 3]]
         assert distance.tolist() == [[1, 0], [1, 0], [1, 1], [0, 1], [0, 1], [4, 4]]
 

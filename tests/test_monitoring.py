@@ -251,6 +251,12 @@ def test_windows_without_answers_are_told(still):
     assert any("not tested, fewer than 20 requests" in note for note in found.notes)
 
 
+def test_of_too_many_windows_the_newest_are_tested(still):
+    found = quiet(still, window="90min")
+    assert any(note.startswith("the newest 200 windows are tested, of 3") for note in found.notes)
+    assert set(found.tested) <= set(found.spans["window"].tail(200))
+
+
 # What is read
 
 
@@ -475,6 +481,7 @@ def test_outcomes_of_a_table_are_shares_of_those_who_told(still):
     assert value(found.outcomes, "reference", "acted") == pytest.approx(acted[told & first].mean())
     assert value(found.outcomes, "reference", "validity") == pytest.approx(wanted[told & acted & first].mean())
     assert value(found.outcomes, "reference", "days_p50") == pytest.approx(10)
+    assert value(found.outcomes, "reference", "days_p95", group="sex.m") == pytest.approx(10)
     single = still.loc[told & acted & first, "changed"].map(len) == 1
     assert value(found.outcomes, "reference", "complete") == pytest.approx(single.mean())
     followed_first = (table["answer"] == 1)[told & acted & first].mean()
@@ -511,7 +518,7 @@ def test_names_of_features_are_escaped(moved):
     table = moved.assign(
         changed=[one and ["<b>$x$</b>" if name == "job" else name for name in one] for one in moved["changed"]]
     )
-    text = quiet(table).to_html()
+    text = quiet(table)._repr_html_()
     assert "<b>$x$" not in text
     assert "&lt;b&gt;$x$" in text
 
@@ -532,7 +539,8 @@ def test_a_run_has_metrics_with_steps_tables_pictures_and_the_page(moved):
     files = {one.path for one in client.list_artifacts(found.run_id, "monitoring")}
     assert {f"monitoring/{name}" for name in ("drift.csv", "windows.png", "advice.png", "report.html")} <= files
     with mlflow.start_run() as own:
-        assert monitor(moved).run_id == own.info.run_id
+        assert monitor(moved[["time", "status"]]).run_id == own.info.run_id
+    assert "mlflow.note.content" not in client.get_run(own.info.run_id).data.tags
 
 
 @pytest.mark.parametrize(
@@ -541,10 +549,22 @@ def test_a_run_has_metrics_with_steps_tables_pictures_and_the_page(moved):
 def test_the_command_tells_by_its_exit_code(request, tmp_path, name, options, code):
     request.getfixturevalue(name).rename(columns={"time": "ts"}).to_parquet(tmp_path / "t.parquet")
     command = ["monitor", str(tmp_path / "t.parquet"), "-c", "time=ts", "-g", "sex", "--no-log", *options]
-    done = CliRunner().invoke(main, [*command, "-o", str(tmp_path / "page.html")])
+    page = ["-o", str(tmp_path / "page.html")] if code == 1 else []
+    done = CliRunner().invoke(main, [*command, *page])
     assert done.exit_code == code, done.output
-    assert (tmp_path / "page.html").is_file()
+    assert (tmp_path / "page.html").is_file() == (code == 1)
     assert "reference" in done.output
+
+
+def test_pipelines_read_json(drifting, moved, tmp_path):
+    moved.to_parquet(tmp_path / "t.parquet")
+    done = CliRunner().invoke(main, ["monitor", str(tmp_path / "t.parquet"), "-g", "sex", "--no-log", "--json"])
+    told = json.loads(done.stdout)
+    assert told == drifting.to_dict()
+    assert (told["drifted"], told["found"][0]["feature"]) == (True, "job")
+    assert [one["window"] for one in told["windows"]] == ["reference", "2026-01-12", "2026-01-19"]
+    assert told["windows"][1]["start"].startswith("2026-01-12T00:00:00")
+    assert told["windows"][1]["coverage"] == pytest.approx(value(drifting.windows, "2026-01-12", "coverage"))
 
 
 def test_what_is_wrong_on_the_command_line_has_a_code_of_its_own(tmp_path):

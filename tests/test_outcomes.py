@@ -11,7 +11,7 @@ import small_loans
 import mlflow_cf
 from mlflow_cf.artifact.served import ServedModel
 from mlflow_cf.audit import trace as traces
-from mlflow_cf.audit.record import AnsweredBy
+from mlflow_cf.audit.record import AnsweredBy, facts_of
 from mlflow_cf.audit.trace import Audit
 from mlflow_cf.errors import InputError
 from mlflow_cf.monitoring.outcomes import outcome, outcome_of
@@ -67,6 +67,12 @@ def test_tags_have_what_monitoring_needs_and_no_value(served):
     }
     others = [mlflow.get_trace(one).info.tags.get("cf.untraced") for one in ids]
     assert others == ['{"already":2}', None, None]
+
+
+def test_names_that_no_tag_has_room_for_are_left_out():
+    answer = {"counterfactuals": [{"distance": 0.1, "n_changed": 1, "proof": "none", "changed": ["x" * 5_000]}]}
+    assert json.loads(facts_of(answer, 0.5)) == {"distance": 0.1, "n_changed": 1, "proof": "none", "seconds": 0.5}
+    assert json.loads(facts_of({"counterfactuals": []}, 0.5)) == {"seconds": 0.5}
 
 
 def test_an_outcome_is_feedback_that_says_which_answer_was_followed(served):

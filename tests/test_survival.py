@@ -257,6 +257,7 @@ class TestRefused:
             ({"holds": 1.5}, "survival.holds: "),
             ({"confidence": 0}, "survival.confidence: "),
             ({"hold": 0.9}, "survival.hold: "),
+            ({"rows": 0}, "survival.rows: "),
             ({"models": "jackknife"}, "survival.models"),
             ("bootstrap", "survival: a str is no survival"),
             ({"models": []}, "survival.of"),
@@ -275,13 +276,14 @@ class TestRefused:
 
 
 def test_draws_without_a_class_are_drawn_again() -> None:
-    labels = np.array([0] * 18 + [1] * 2)
+    labels = np.array([0] * 16 + [1] * 4)
     draws = Draws(labels, np.array(["0", "1"]), np.random.default_rng(0))
     found = [next(rows) for rows in [draws.bootstraps()] for _ in range(30)]
     assert draws.again > 0
     assert all(len(rows) == 10 and set(labels[rows]) == {0, 1} for rows in found)
     first, second = (next(rows) for rows in [draws.halves()] for _ in range(2))
     assert sorted([*first, *second]) == list(range(20))
+    assert len(next(draws.bootstraps(0.4))) == 8
     lonely = Draws(np.array([0] * 18 + [1]), np.array(["0", "1"]), np.random.default_rng(0))
     with pytest.raises(InputError, match="100 draws of half of the rows lacked a class each time"):
         next(lonely.halves())

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
@@ -13,6 +15,8 @@ from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
+from mlflow_cf.policy import Target
+from mlflow_cf.proof.given import verdicts_on
 from mlflow_cf.words.changes import Change
 from mlflow_cf.wrapping import assemble
 
@@ -35,9 +39,9 @@ def good(rows: pd.DataFrame) -> np.ndarray:
     return np.column_stack([1 - score, score])
 
 
-def wrapped(constraints: dict[str, Any] | None = None) -> ExplainedModel:
+def wrapped(constraints: dict[str, Any] | None = None, target: Any = 1, **options: Any) -> ExplainedModel:
     model = OpenModel("test", (0, 1), lambda rows: good(rows).argmax(axis=1), good, score_kind="probability")
-    return assemble(model, DATA, None, WrapOptions(target=1, constraints=constraints))
+    return assemble(model, DATA, None, WrapOptions(target=target, constraints=constraints, **options))
 
 
 def verified(constraints: dict[str, Any] | None, **moves: Any) -> Any:
@@ -185,3 +189,28 @@ def test_arrays_single_rows_and_numbered_columns_are_understood() -> None:
     assert single.to_dict() == expected[0].to_dict()
     with pytest.raises(InputError, match=r"counterfactuals: a str is not a table"):
         explained.verify(rows, "none")
+
+
+PEOPLE = st.fixed_dictionaries(
+    {
+        "age": st.sampled_from([20, 25, 33, 45]),
+        "income": st.sampled_from([10.0, 40.0, 50.0, 60.0, 2000.0]),
+        "job": st.sampled_from([*"abz", None]),
+        "rooms": st.sampled_from([1, 2, 3]),
+        "member": st.booleans(),
+    }
+)
+STRICT = {"ranges": {"age": [20, 40]}, "groups": [["rooms", "member"]], "max_changes": 3, "levels": {"job": ["a", "b"]}}
+MODELS = [wrapped(), wrapped(STRICT), wrapped(STRICT, Target.other()), wrapped(margin=0.1)]
+
+
+@given(st.sampled_from(MODELS), st.lists(st.tuples(PEOPLE, PEOPLE), min_size=1, max_size=6))
+def test_verdicts_on_many_are_what_verification_says_of_each(model: ExplainedModel, pairs: list[Any]) -> None:
+    rows, others = (pd.DataFrame(list(some)).astype({"job": object}) for some in zip(*pairs, strict=True))
+    said = model.verify(rows, others, minimality=False)
+    found = verdicts_on(model.context.required, model.bound_policy, model.policy.target, rows, others)
+    assert found.ok.tolist() == [one.ok for one in said]
+    assert found.valid.tolist() == [one.valid for one in said]
+    assert found.lawful.tolist() == [not (one.fault or one.broken or one.inadmissible) for one in said]
+    assert found.required.tolist() == [not (one.fault or one.unmet) for one in said]
+    assert found.changed.tolist() == [one.n_changed > 0 for one in said]

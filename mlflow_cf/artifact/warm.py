@@ -17,6 +17,7 @@ from mlflow_cf.engine.nodes import tighten_boxes
 from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.metrics import Inliers
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
@@ -63,6 +64,7 @@ def _explain(explained: ExplainedModel) -> None:
         structure.product(encoded, np.arange(len(encoded)))
     try_pairs(structure, codes)
     try_sets(structure, codes)
+    Inliers.fit(explained.space, codes)
 
 
 def _table() -> pd.DataFrame:

@@ -92,7 +92,7 @@ class Audit:
 
         They are traced in another thread. Nothing is raised: whatever is wrong with a trace, the reply must leave.
         """
-        wanted = [number for number, one in enumerate(answers) if one.status not in UNTRACED]
+        wanted = [number for number, status in enumerate(answers.statuses) if status not in UNTRACED]
         kept = wanted[: self._reserve(min(len(wanted), MOST_ROWS))]
         self._count_untraced(answers, set(kept))
         self._miss(len(wanted) - len(kept), f"at most {MOST_ROWS} of a request are, and {MOST_WAITING} wait for it")

@@ -7,18 +7,21 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 import mlflow
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from mlflow.data.pandas_dataset import from_pandas
+from mlflow.data.pandas_dataset import PandasDataset, from_pandas
 from mlflow.entities import LoggedModelInput
 
 from mlflow_cf.evaluation.measure import lines
 
 _logger = logging.getLogger(__name__)
+PLAIN: Final = frozenset((str, bool, float, type(None), type(pd.NA)))  # types of values that say all that a schema has
 AT_ONCE: Final = 500  # metrics; MLflow takes 1,000
 SHOWN: Final = 1_000  # rows of the table for MLflow's pages, which is one JSON file
 NOTE: Final = "mlflow.note.content"
@@ -88,18 +91,47 @@ class Logbook:
                 mlflow.log_figure(figure, f"{self.folder}/{name}.png")
 
 
+class _Rows(PandasDataset):
+    """A table as a data set whose schema is that of some of its rows, which have every type of value.
+
+    MLflow would look at every value by itself.
+    """
+
+    @cached_property
+    def schema(self) -> Any:
+        """The columns with their types, and which of them miss no value."""
+        return PandasDataset(_typical(self.df), self.source, name=self.name, digest=self.digest).schema
+
+
 def dataset_of(rows: pd.DataFrame, name: str) -> Any:
     """Return rows as a data set of MLflow, whose schema takes no categories."""
     levels = rows.select_dtypes("category").columns
     with _quiet():
-        return from_pandas(rows.astype(dict.fromkeys(levels, "str")), name=name)
+        whole = from_pandas(rows.astype(dict.fromkeys(levels, "str")), name=name)
+    return _Rows(whole.df, whole.source, name=name, digest=whole.digest)
+
+
+def _typical(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return rows from which the schema of all is inferred: the first one with each type of value in each column.
+
+    All of them where a column has values of which the type says too little, such as lists, and whole numbers in columns
+    of objects.
+    """
+    places = {0}
+    for at in range(rows.shape[1]):
+        column, missing = rows.iloc[:, at], rows.iloc[:, at].isna()
+        types = column.map(type) if column.dtype.kind == "O" else pd.Series(float, column.index)
+        if not set(types.unique()) <= PLAIN:
+            return rows
+        places |= set(np.flatnonzero(~types.mask(missing).duplicated().to_numpy()).tolist())
+    return rows.iloc[sorted(places)]
 
 
 def _readable(paths: Mapping[str, Path]) -> pd.DataFrame:
     """Return the first lines of all explainers as people read them in MLflow's pages."""
     tables = []
     for name, path in paths.items():
-        table = pd.read_parquet(path, columns=[lines.ROW, *FOR_READERS]).head(max(1, SHOWN // len(paths)))
+        table = lines.first(path, max(1, SHOWN // len(paths)), [lines.ROW, *FOR_READERS])
         table.insert(0, "explainer", name)
         tables.append(table.assign(changed=table["changed"].map(", ".join)).rename(columns={"mixed": "distance"}))
     return _plain(pd.concat(tables))

@@ -11,11 +11,13 @@ import pyarrow as pa
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.features import Feature
+from mlflow_cf.features import Feature, Floats
+from mlflow_cf.features.codec import decode_column
 from mlflow_cf.features.feature import zone_of
+from mlflow_cf.files.typed import typed, typed_values
 from mlflow_cf.model.judge import Label
-from mlflow_cf.words.changes import written
-from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.arrays import Column
+from mlflow_cf.words.explanations import CodedAnswers, Explanations
 from mlflow_cf.words.result import Explanation
 
 RUNG: Final = "rung"
@@ -53,17 +55,24 @@ class Lines:
             fields.insert(0, pa.field(_free(key.name, names), key.type))
         return cls(pa.schema(fields), key is not None)
 
-    def table(self, answers: Explanations, places: Sequence[int], start: int, key: pa.ChunkedArray | None) -> pa.Table:
+    def table(self, coded: CodedAnswers, places: Sequence[int], start: int, key: pa.ChunkedArray | None) -> pa.Table:
         """Return the lines of the answers at some places, whose first row is row `start` of all, with keys (m,)."""
-        lines = answers.to_table(places)
-        rows = lines.iloc[:, 0].astype("int64").to_numpy()
-        lines.isetitem(0, rows + start)
-        columns = {} if key is None else {self.schema.names[0]: key.take(pa.array(rows, pa.int64()))}
-        absent = pd.Series([None] * len(lines), dtype=object)  # a rung, where no counterfactual has one
-        for field in list(self.schema)[int(self.key) :]:
-            values = lines.get(field.name, absent)
-            columns[field.name] = _column(values, field.type)
-        return pa.table(columns, schema=self.schema)
+        rows, answers = coded.lines(places)
+        told = rows.tolist()
+        lines: list[Column] = [
+            rows + start,
+            [coded.statuses[row] for row in told],
+            [coded.reasons[row] for row in told],
+        ]
+        kinds, at = self.schema.types[int(self.key) :], pa.array(answers, mask=answers < 0)
+        columns: list[pa.Array] = [] if key is None else [key.take(pa.array(rows))]
+        columns += [typed(values, kind) for values, kind in zip(lines, kinds, strict=False)]
+        kinds, features = kinds[len(lines) :], coded.space.features
+        found = list(map(_of_feature, features, coded.codes.T, kinds))
+        facts = list(coded.facts.values())
+        facts += [[None] * len(coded.rows)] * (len(kinds) - len(found) - len(facts))  # rungs, if no row has any
+        found += [typed(values, kind) for values, kind in zip(facts, kinds[len(found) :], strict=True)]
+        return pa.table([*columns, *(column.take(at) for column in found)], schema=self.schema)
 
 
 def answer_block(explained: ExplainedModel, rows: pd.DataFrame, params: Mapping[str, Any]) -> Explanations:
@@ -127,12 +136,11 @@ def _free(name: str, names: Sequence[str]) -> str:
     return name
 
 
-def _column(values: pd.Series, kind: pa.DataType) -> pa.Array:
-    """Return a column of a table as values of one type, also where it holds nothing."""
-    if values.dtype == object or isinstance(values.dtype, pd.CategoricalDtype):
-        plain = values.astype(object).where(values.notna(), None).tolist()
-        return pa.array(map(written, plain) if pa.types.is_string(kind) else plain, type=kind)
-    if isinstance(values.dtype, pd.DatetimeTZDtype):
-        values = values.dt.tz_convert(None)  # moments of UTC, which is how arrow keeps those of any zone
-    array = pa.array(values, from_pandas=True)
-    return array if array.type == kind else array.cast(kind)
+def _of_feature(feature: Feature, codes: Floats, kind: pa.DataType) -> pa.Array:
+    """Return the values of a feature behind codes (k,) as a file holds them."""
+    if not pa.types.is_timestamp(kind):
+        return typed_values(feature, codes, kind)
+    moments = pd.Series(decode_column(feature, codes))
+    if zone_of(feature.raw_dtype) is not None:
+        moments = moments.dt.tz_convert(None)  # of UTC, which is how arrow keeps those of any zone
+    return pa.array(moments, from_pandas=True).cast(kind)

@@ -61,9 +61,9 @@ def explain_files(explained: ExplainedModel, model_sha256: str, rows: RowFiles, 
     total, taken_up = rows.total, sum(block.rows for block in rows.blocks[: len(statuses)])
     with _bar(total, taken_up) as bar:
         for block, table, keys in rows.read(len(statuses)):
-            answers = answer_block(explained, table, _shared(asked.params, block.rows / total))
-            kept = [place for place, one in enumerate(answers) if not asked.only or one.status in asked.only]
-            statuses.append(Counter(one.status for one in answers))
+            answers = answer_block(explained, table, _shared(asked.params, block.rows / total)).coded()
+            kept = [place for place, one in enumerate(answers.statuses) if not asked.only or one in asked.only]
+            statuses.append(Counter(answers.statuses))
             parts.add(block.number, lines.table(answers, kept, block.start, keys), statuses[-1])
             bar.update(block.rows)
     counts = sum(statuses, Counter())

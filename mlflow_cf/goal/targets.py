@@ -132,6 +132,12 @@ class BoundTarget:
         label: Label = self.model.classes[outcome.codes[row]]
         return label
 
+    def predictions(self, outcome: Outcome) -> list[Label]:
+        """Return the predictions of all rows (m,) likewise."""
+        if self.model.regression:
+            return list(outcome.values.astype(np.float64).tolist())
+        return [self.model.classes[code] for code in outcome.codes.tolist()]
+
     def of_sums(self, link: Link, start: int, sums: int) -> SumTarget:
         """Return this target over the `sums` raw scores of a structure, which start at column `start` of all."""
         known = self._of_sums.get((link, start, sums))

@@ -12,6 +12,7 @@ from mlflow_cf.metrics.catalog import (
     coverage,
     measure,
     measure_all,
+    measure_columns,
     summarize,
     validity,
 )
@@ -61,7 +62,7 @@ __all__ = [
     "Wishes", "actionability", "actionable", "aggregate", "cat_diversity", "cat_proximity", "changed",
     "constraint_satisfaction", "cont_diversity", "cont_proximity", "coverage", "discounted_cost", "distances",
     "diversity", "diversity_cat", "diversity_ratio", "extraction_fidelity", "feasibility", "gower", "jaccard", "l0",
-    "l1", "linf", "measure", "measure_all", "membership_auc", "mixed", "n_changed", "norm_diversity",
+    "l1", "linf", "measure", "measure_all", "measure_columns", "membership_auc", "mixed", "n_changed", "norm_diversity",
     "norm_diversity_cat", "plausibility", "prox_cat", "prox_cont", "prox_euc", "prox_jac", "relative_difference",
     "sequence_cost", "sequence_length", "sparsity_changed", "sparsity_diversity", "sparsity_unchanged", "summarize",
     "validity",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.metrics import demands, proximity
-from mlflow_cf.metrics.changes import DEFAULTS, Options, mean
+from mlflow_cf.metrics.changes import DEFAULTS, Columns, Options, mean
 from mlflow_cf.metrics.outliers import Inliers, plausibility
 from mlflow_cf.words.result import Status
 
@@ -65,20 +66,23 @@ class Answers:
         return None if self.inliers is None else self.inliers.accept(self.Z)
 
 
-def _as_it_is(value: float | None) -> float | None:
-    return value
+def _as_it_is(means: Floats) -> Floats:
+    return means
 
 
 class Pairs(NamedTuple):
     """Counterfactuals Z (k, d) of any number of queries, each beside its own query row X (k, d).
 
     Attributes:
+        valid: (k,) as of `Answers`; satisfied: (k,) the same as numbers, NaN where nothing is known.
         inliers: the background's local outlier factor, if it is known.
     """
 
     space: FeatureSpace
     X: Floats
     Z: Floats
+    valid: Bools
+    satisfied: Floats
     inliers: Inliers | None
 
 
@@ -91,14 +95,16 @@ class Measure:
 
     Attributes:
         each: for a metric that is a mean over single answers: their values (k,), for `Pairs` of any number of queries.
-        then: what becomes of that mean.
+        then: what becomes of such means.
+        least: answers of a query below which it says nothing.
     """
 
     id: str
     function: Callable[[Answers, Options], float | None]
     better: Better
     each: Callable[[Pairs, Options], Floats | Bools | None] | None = None
-    then: Callable[[float | None], float | None] = _as_it_is
+    then: Callable[[Floats], Floats] = _as_it_is
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -173,23 +179,53 @@ def measure_all(queries: Sequence[Answers], options: Options = DEFAULTS) -> list
         queries: over the same features, with the same `inliers`.
         options: as for `measure`.
     """
+    columns = {name: values.tolist() for name, values in measure_columns(queries, options).items()}
+    return [
+        {name: None if math.isnan(values[at]) else values[at] for name, values in columns.items()}
+        for at in range(len(queries))
+    ]
+
+
+def measure_columns(queries: Sequence[Answers], options: Options = DEFAULTS) -> dict[str, Floats]:
+    """Return what `measure_all` does as one array (m,) a metric, NaN where it says nothing."""
     if not queries:
-        return []
-    sizes = [len(one.Z) for one in queries]
-    X = np.repeat(np.array([one.x for one in queries]), sizes, axis=0)
-    pairs = Pairs(queries[0].space, X, np.concatenate([one.Z for one in queries]), queries[0].inliers)
-    each = {name: metric.each(pairs, options) for name, metric in METRICS.items() if metric.each is not None}
-    found, end = [], 0
-    for one, size in zip(queries, sizes, strict=True):
-        start, end = end, end + size
-        own: dict[str, float | None] = {}
-        for name, metric in METRICS.items():
-            values = each.get(name)
-            if metric.each is None:
-                own[name] = metric.function(one, options)
-            else:
-                own[name] = metric.then(None if values is None else mean(values[start:end]))
-        found.append(own)
+        return {name: np.empty(0) for name in METRICS}
+    sizes = np.array([len(one.Z) for one in queries])
+    unknown = [np.full(len(one.Z), np.nan) if one.satisfied is None else one.satisfied for one in queries]
+    pairs = Pairs(
+        space=queries[0].space,
+        X=np.repeat(np.array([one.x for one in queries]), sizes, axis=0),
+        Z=np.concatenate([one.Z for one in queries]),
+        valid=np.concatenate([one.valid for one in queries]),
+        satisfied=np.concatenate(unknown).astype(np.float64),
+        inliers=queries[0].inliers,
+    )
+    found = {}
+    for name, metric in METRICS.items():
+        each = None if metric.each is None else metric.each(pairs, options)
+        if metric.each is None:
+            found[name] = _one_by_one(metric, queries, sizes, options)
+        else:
+            found[name] = np.full(len(queries), np.nan) if each is None else metric.then(_means(each, sizes))
+    return found
+
+
+def _one_by_one(metric: Measure, queries: Sequence[Answers], sizes: Columns, options: Options) -> Floats:
+    """Return a metric of each query (m,), asking those alone of which it may say something."""
+    found = np.full(len(queries), np.nan)
+    for at in np.flatnonzero(sizes >= metric.least).tolist():
+        value = metric.function(queries[at], options)
+        if value is not None:
+            found[at] = value
+    return found
+
+
+def _means(values: Floats | Bools, sizes: Columns) -> Floats:
+    """Return the means (m,) of the values of each query, which has so many (m,) of them; NaN of none."""
+    found, starts = np.full(len(sizes), np.nan), np.cumsum(sizes) - sizes
+    for size in np.unique(sizes[sizes > 0]).tolist():
+        some = np.flatnonzero(sizes == size)
+        found[some] = values[starts[some, None] + np.arange(size)].mean(axis=1)
     return found
 
 
@@ -226,7 +262,7 @@ def _known(ids: Iterable[str] | None) -> tuple[str, ...]:
 
 _Function = Callable[[Answers, Options], float | None]
 _Each = Callable[[FeatureSpace, Floats, Floats, Options], Floats | None]
-_Then = Callable[[float | None], float | None]
+_Then = Callable[[Floats], Floats]
 
 
 def _near(metric: Callable[[FeatureSpace, Floats, Floats, Options], float | None]) -> _Function:
@@ -238,12 +274,21 @@ def _mean_of(id_: str, each: _Each, better: Better, then: _Then = _as_it_is) -> 
     """Return a metric that is a mean over single answers."""
 
     def function(answers: Answers, options: Options) -> float | None:
-        return then(mean(each(answers.space, answers.x, answers.Z, options)))
+        value = mean(each(answers.space, answers.x, answers.Z, options))
+        return None if value is None else float(then(np.array(value)))
 
     def of_pairs(pairs: Pairs, options: Options) -> Floats | None:
         return each(pairs.space, pairs.X, pairs.Z, options)
 
     return Measure(id_, function, better, of_pairs, then)
+
+
+def _rest(shares: Floats) -> Floats:
+    return 1 - shares
+
+
+def _less(totals: Floats) -> Floats:
+    return 0.0 - totals  # not -totals: no change is 0, not -0
 
 
 def _apart(metric: Callable[[FeatureSpace, Floats, Options], float | None]) -> _Function:
@@ -273,7 +318,7 @@ def _feasibility(answers: Answers, options: Options) -> float | None:
 
 
 _ALL = (
-    Measure("validity", lambda answers, _: validity(answers.valid), "up"),
+    Measure("validity", lambda answers, _: validity(answers.valid), "up", lambda pairs, _: pairs.valid),
     Measure("coverage", lambda answers, _: coverage(answers.valid, answers.requested, answers.status), "up"),
     _mean_of("l0", proximity.l0_distances, "down"),
     _mean_of("l1", proximity.l1_distances, "down"),
@@ -284,17 +329,17 @@ _ALL = (
     _mean_of("prox_cont", proximity.cont_distances, "down"),
     _mean_of("prox_cat", proximity.cat_distances, "down"),
     _mean_of("sparsity_changed", proximity.changed_shares, "down"),
-    _mean_of("sparsity_unchanged", proximity.changed_shares, "up", proximity.rest),
-    _mean_of("cat_proximity", proximity.cat_distances, "up", proximity.rest),
-    _mean_of("cont_proximity", proximity.moved_totals, "up", proximity.less),
-    Measure("cont_diversity", _apart(proximity.cont_diversity), "up"),
-    Measure("cat_diversity", _apart(proximity.cat_diversity), "up"),
-    Measure("sparsity_diversity", _apart(proximity.sparsity_diversity), "up"),
-    Measure("diversity", _apart(proximity.diversity), "relative"),
-    Measure("diversity_cat", _apart(proximity.diversity_cat), "relative"),
-    Measure("norm_diversity", _near(proximity.norm_diversity), "relative"),
-    Measure("norm_diversity_cat", _near(proximity.norm_diversity_cat), "relative"),
-    Measure("diversity_ratio", _near(proximity.diversity_ratio), "relative"),
+    _mean_of("sparsity_unchanged", proximity.changed_shares, "up", _rest),
+    _mean_of("cat_proximity", proximity.cat_distances, "up", _rest),
+    _mean_of("cont_proximity", proximity.moved_totals, "up", _less),
+    Measure("cont_diversity", _apart(proximity.cont_diversity), "up", least=2),
+    Measure("cat_diversity", _apart(proximity.cat_diversity), "up", least=2),
+    Measure("sparsity_diversity", _apart(proximity.sparsity_diversity), "up", least=2),
+    Measure("diversity", _apart(proximity.diversity), "relative", least=2),
+    Measure("diversity_cat", _apart(proximity.diversity_cat), "relative", least=2),
+    Measure("norm_diversity", _near(proximity.norm_diversity), "relative", least=2),
+    Measure("norm_diversity_cat", _near(proximity.norm_diversity_cat), "relative", least=2),
+    Measure("diversity_ratio", _near(proximity.diversity_ratio), "relative", least=2),
     _mean_of("prox_jac", lambda space, x, Z, _: proximity.jaccard_distances(space, x, Z), "down"),
     _mean_of("prox_euc", proximity.euclidean_distances, "down"),
     Measure("actionability", _actionability, "up"),
@@ -305,10 +350,15 @@ _ALL = (
         each=lambda pairs, _: None if pairs.inliers is None else pairs.inliers.accept(pairs.Z),
     ),
     Measure("feasibility", _feasibility, "up"),
-    Measure("constraint_satisfaction", lambda answers, _: constraint_satisfaction(answers.satisfied), "up"),
-    Measure("sequence_cost", _plan(demands.sequence_cost), "down"),
-    Measure("discounted_cost", _plan(demands.discounted_cost), "down"),
-    Measure("sequence_length", _plan(demands.sequence_length), "down"),
+    Measure(
+        "constraint_satisfaction",
+        lambda answers, _: constraint_satisfaction(answers.satisfied),
+        "up",
+        each=lambda pairs, _: pairs.satisfied,
+    ),
+    Measure("sequence_cost", _plan(demands.sequence_cost), "down", least=1),
+    Measure("discounted_cost", _plan(demands.discounted_cost), "down", least=1),
+    Measure("sequence_length", _plan(demands.sequence_length), "down", least=1),
     *(Measure(name, _spent(name), "down") for name in ("seconds", "model_calls", "generations", "candidates")),
 )
 

@@ -29,9 +29,10 @@ _ODD: Final = re.compile(r"[^\w\-. /]")
 def log(found: Monitoring, params: Mapping[str, str]) -> Monitoring:
     """Log everything to the active run, or to one that is opened for it; return the result with its id.
 
-    Metrics have the number of the window as step, 0 for the reference, and the end of the window as time.
+    A run that is opened has a note with what was found. Metrics have the number of the window as step, 0 for the
+    reference, and the end of the window as time.
     """
-    client = MlflowClient()
+    client, own = MlflowClient(), mlflow.active_run() is None
     with in_run("counterfactual monitoring") as run_id:
         metrics = list(_metrics(found))
         for start in range(0, len(metrics), AT_ONCE):
@@ -40,7 +41,7 @@ def log(found: Monitoring, params: Mapping[str, str]) -> Monitoring:
         new = {f"cf.monitoring.{name}": value for name, value in {**params, "alpha": str(found.alpha)}.items()}
         mlflow.log_params({name: value[:500] for name, value in new.items() if name not in known.params})
         mlflow.set_tag("cf.monitoring.drifted", str(found.drifted).lower())
-        if NOTE not in known.tags:
+        if own:
             mlflow.set_tag(NOTE, "\n".join([found.headline, "", *(f"* {note}" for note in found.notes)]))
         for name in TABLES:
             mlflow.log_text(getattr(found, name).to_csv(index=False), f"{FOLDER}/{name}.csv")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed_to
 from pathlib import Path
@@ -14,12 +14,12 @@ from mlflow.exceptions import MlflowException
 from mlflow.models import get_model_info
 
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.evaluation.measure.lines import GroupSource
+from mlflow_cf.evaluation.measure.lines import GroupSource, members_of
 from mlflow_cf.features import Floats
 from mlflow_cf.monitoring import drift as drifting
 from mlflow_cf.monitoring import tables, traces
 from mlflow_cf.monitoring.figures import figures, quantiles
-from mlflow_cf.monitoring.lines import SKEW, Lines, check_groups, only_of
+from mlflow_cf.monitoring.lines import SKEW, Ints, Lines, check_groups, only_of
 from mlflow_cf.monitoring.logged import log
 from mlflow_cf.monitoring.result import Monitoring, Told, spans_of
 from mlflow_cf.monitoring.series import Followed, followed
@@ -111,20 +111,30 @@ def measured(lines: Lines, parted: Cut, asked: Asked) -> Monitoring:
         [
             figures(series, count),
             quantiles(lines.seconds, unit, parted.place, count, ("seconds", "answers")),
-            quantiles(np.where(lines.acted == 1, lines.days, np.nan), unit, parted.place, count, ("days", "outcomes")),
+            *_days(lines, unit, parted),
         ],
         ignore_index=True,
     )
     tested = [at for at, one in enumerate(parted.windows) if one.whole and not one.reference]
-    most = asked.newest or drifting.MOST_WINDOWS
-    found, notes = _drift(series, parted, tested[-min(most, drifting.MOST_WINDOWS) :], table, asked)
-    if len(tested) > most == drifting.MOST_WINDOWS:
-        notes.append(f"the newest {most} windows are tested, of {len(tested):,}")
+    wanted = tested[-(asked.newest or len(tested)) :]
+    kept = wanted[-drifting.MOST_WINDOWS :]
+    found, notes = _drift(series, parted, kept, table, asked)
+    if len(kept) < len(wanted):
+        notes.append(f"the newest {len(kept)} windows are tested, of {len(wanted):,}")
     if series.left_out:
         notes.append(f"{series.left_out} features that are advised least are not followed")
     told = Told(lines.models, lines.skipped, tuple(notes))
     sizes: Floats = np.bincount(parted.place, weights=lines.rows, minlength=count).astype(np.float64)
     return Monitoring.of(spans_of(parted, sizes), table, found, asked.alpha, told)
+
+
+def _days(lines: Lines, unit: Ints, parted: Cut) -> Iterator[pd.DataFrame]:
+    """Yield how long people took until they acted: all of them, then those of each group."""
+    for group, member in members_of(lines.groups, len(lines)).items():
+        known = np.where(member & (lines.acted == 1), lines.days, np.nan)
+        if not np.isnan(known).all():
+            told = quantiles(known, unit, parted.place, len(parted.windows), ("days", "outcomes"))
+            yield told.assign(group=group)
 
 
 def _drift(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -124,6 +125,20 @@ class Monitoring:
         spans = self.spans.set_index("window")[["answers", "drifted"]]
         return spans.join(frame[[name for name in FIRST if name in frame and frame[name].notna().any()]])
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return what pipelines read as plain JSON values: what drifts, the windows with their figures, and notes."""
+        return {
+            "headline": self.headline,
+            "drifted": self.drifted,
+            "alpha": self.alpha,
+            "found": _plain(self.found.drop(columns="drifted")),
+            "windows": _plain(self.spans.merge(self.to_frame(), left_on="window", right_index=True)),
+            "models": dict(self.models),
+            "skipped": dict(self.skipped),
+            "notes": list(self.notes),
+            "run_id": self.run_id,
+        }
+
     def figures(self) -> dict[str, Figure]:
         """Return pictures for slides by name; those that would be empty are left out."""
         return dict(pictures(self))
@@ -214,6 +229,12 @@ def spoken(line: pd.Series, *, sure: bool = True) -> str:
     told = f" (p = {line['p']:.2g})" if sure else ""
     of = f" of {line['group']}" if line["group"] else ""
     return f"{what}{of} in {line['window']}: {size}{told}"
+
+
+def _plain(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the lines of a table as JSON values: moments as text, what is missing as None."""
+    lines: list[dict[str, Any]] = json.loads(table.to_json(orient="records", date_format="iso", double_precision=15))
+    return lines
 
 
 def _of_part(figures: pd.DataFrame, part: str) -> pd.DataFrame:

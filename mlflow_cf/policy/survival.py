@@ -153,13 +153,15 @@ class SurvivalWanted(Survives):
     """The survival that an owner asks for when a model is wrapped.
 
     Attributes:
-        models: how retrained models are made: the estimator is fitted to a ``bootstrap`` of half as many rows as there
-            are, or to halves of the rows (``folds``); or the retrained models themselves.
+        models: how retrained models are made: the estimator is fitted to a ``bootstrap`` of the rows, or to halves of
+            them (``folds``); or the retrained models themselves.
+        rows: how many rows a bootstrap draws, as a share of all; fewer make models differ more.
         misses: how many of them may refuse an answer. More misses need more models, and give nearer answers.
         required: whether every answer must survive, or only where a request asks for that.
     """
 
     models: How | tuple[Any, ...] = "bootstrap"
+    rows: Annotated[Number, Field(gt=0, le=1)] = 0.5
     misses: Annotated[StrictInt, Field(ge=0, le=MOST_MISSES)] | None = None
     required: StrictBool = True
 

@@ -18,7 +18,6 @@ from mlflow_cf.explainers import Search
 from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.explainers.remote import sparing
 from mlflow_cf.features import Rows
-from mlflow_cf.model.remote import Session
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
@@ -26,9 +25,9 @@ from mlflow_cf.request.helpers import Helpers
 from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.portfolio import Found, Portfolio
 from mlflow_cf.request.reasons import with_statuses
-from mlflow_cf.request.replies import bare, explanation
+from mlflow_cf.request.replies import bare, costed, explanation
 from mlflow_cf.request.request import Request, asking, wanted_of
-from mlflow_cf.request.rows import CodedRows, Row
+from mlflow_cf.request.rows import CodedRows, PredictedRows, Row
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
 from mlflow_cf.words.languages import answers_in
@@ -135,29 +134,22 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
         cost |= {"judge_calls": request.session.calls, "judge_rows": request.session.rows}
     rows = predictions.rows
     space = request.bound_policy.space.bare  # other processes send copies of it, which know less
-    if len(rows) > FEW:
-        return Explanations(_lazily(predictions, found, cost), table.index, space)
+    if len(rows) > FEW and isinstance(rows, PredictedRows):
+        return Explanations(_lazily(predictions, rows, found, cost), table.index, space)
     answers = []
     for number, row in enumerate(rows):
         one = found.single.get(number)
         if one is None:
-            answers.append(_costed(bare(request, row), request.session))
+            answers.append(costed(bare(request, row), request.session))
         else:
             one = replace(one, diagnostics={**cost, **one.diagnostics}, space=space)
-            answers.append(_costed(one, request.session))
+            answers.append(costed(one, request.session))
     return Explanations(tuple(answers), table.index, space)
 
 
-def _costed(one: Explanation, session: Session | None) -> Explanation:
-    """Return the explanation with what the whole request has asked of a model that another server answers for."""
-    if session is None:
-        return one
-    return replace(one, judge_calls=session.calls, judged_rows=session.rows - session.probed)
-
-
-def _lazily(predictions: Predictions, found: Found, cost: Mapping[str, float]) -> LazyExplanations:
+def _lazily(predictions: Predictions, rows: PredictedRows, found: Found, cost: Mapping[str, float]) -> LazyExplanations:
     """Return the explanations of all rows, in order, with what all of them cost; they are made when they are read."""
-    space, rows = predictions.request.bound_policy.space.bare, predictions.rows
+    space = predictions.request.bound_policy.space.bare
     session = predictions.request.session
     block, place = found.places(len(rows))
 
@@ -168,10 +160,10 @@ def _lazily(predictions: Predictions, found: Found, cost: Mapping[str, float]) -
         elif number in found.single:
             one = found.single[number]
         else:
-            return _costed(bare(predictions.request, rows[number]), session)
-        return _costed(replace(one, diagnostics={**cost, **one.diagnostics}, space=space), session)
+            return costed(bare(predictions.request, rows[number]), session)
+        return costed(replace(one, diagnostics={**cost, **one.diagnostics}, space=space), session)
 
-    return LazyExplanations(made, len(rows), partial(found.coded, len(predictions.space)))
+    return LazyExplanations(made, len(rows), partial(found.arrays, predictions, rows))
 
 
 def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.DataFrame, found: Found) -> None:

@@ -220,7 +220,7 @@ class RequestContext:
         robust_to: VersionsAsked,
         plausible: PlausiblyAsked,
         margin: float | None,
-        survival: AskedSurvival = False,
+        survival: AskedSurvival = False,  # noqa: FBT002  an option that is left out
         others: tuple[Requirement, ...] = (),
     ) -> Shared:
         further = (*self._versions(robust_to), *self._plausible(plausible), *self._surviving(survival), *others)

@@ -32,14 +32,14 @@ from mlflow_cf.portfolio.nearest import NearestFew, Settled
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.expected import Predictions
-from mlflow_cf.request.replies import bare
+from mlflow_cf.request.replies import bare, costed, predicted
 from mlflow_cf.request.request import Request, reserve_of
-from mlflow_cf.request.rows import PredictedRows
+from mlflow_cf.request.rows import PredictedRows, Row
 from mlflow_cf.structures.capabilities import is_steady, sums_alone
 from mlflow_cf.structures.structure import linked
+from mlflow_cf.words.arrays import AnswerArrays
 from mlflow_cf.words.changes import changes_between
-from mlflow_cf.words.explanations import CodedAnswers
-from mlflow_cf.words.result import FACTS, Counterfactual, Explanation
+from mlflow_cf.words.result import Counterfactual, Explanation, Proof
 
 ROWS_AT_ONCE: Final = 1_024  # whose changes are tried together: arrays of scores stay small
 ROWS_JUDGED: Final = 4_096  # of a block: a pipeline's call costs 8 to 16 ms of Python however few rows
@@ -70,6 +70,16 @@ class BlockAnswers:
     searched: Codes
     evaluations: Codes
     seconds: float
+
+    @property
+    def answered(self) -> Codes:
+        """The number of the row that each of the answers is for."""
+        return np.repeat(self.numbers, len(self.Z) // max(len(self.numbers), 1))
+
+    @property
+    def proof(self) -> Proof:
+        """What is proved of each answer."""
+        return "optimal"
 
     def take(self, some: Codes, outcome: Outcome) -> BlockAnswers | None:
         """Return some of the answers, with what the model says of these; None of none."""
@@ -132,18 +142,43 @@ class Found:
             place[one.numbers] = np.arange(len(one.numbers))
         return block, place
 
-    def coded(self, columns: int) -> CodedAnswers:
-        """Return the answers of blocks, over so many columns, as arrays."""
-        facts: dict[str, list[Any]] = {key: [] for key in FACTS}
-        for block in self.blocks:
-            facts["prediction"] += [block.target.prediction(block.outcome, at) for at in range(len(block.numbers))]
-            facts["probability"] += block.target.probability(block.outcome)
-            facts["distance"] += block.distance.tolist()
-            facts["n_changed"] += block.changed.tolist()
-            facts["proof"] += ["optimal"] * len(block.numbers)
-        rows = [np.empty(0, dtype=np.intp), *(block.numbers for block in self.blocks)]
-        return CodedAnswers(
-            np.concatenate(rows), np.concatenate([np.empty((0, columns)), *(block.Z for block in self.blocks)]), facts
+    def arrays(self, predictions: Predictions, rows: PredictedRows) -> AnswerArrays:
+        """Return what blocks have found, and what is said of rows that nothing was searched for, as arrays."""
+        request, blocks, none = predictions.request, self.blocks, np.empty(0, dtype=np.intp)
+        explained = np.concatenate([none, *(block.numbers for block in blocks)])
+        answered = np.concatenate([none, *(block.answered for block in blocks)])
+        known = rows.place >= 0
+        known[list(self.single)] = False
+        known[explained] = True
+        numbers, order = np.flatnonzero(known), np.argsort(answered, kind="stable")
+        answered = answered[order]
+        evaluations = np.zeros(len(rows), dtype=np.intp)
+        evaluations[explained] = np.concatenate([none, *(block.evaluations for block in blocks)])
+        said = [one for block in blocks for one in block.target.predictions(block.outcome)]
+        told = [one for block in blocks for one in block.target.probability(block.outcome)]
+        proofs = [block.proof for block in blocks for _ in block.Z]
+        distance = np.concatenate([np.empty(0), *(block.distance for block in blocks)])[order]
+        before = rows.codes[answered]
+        codes = np.concatenate([rows.codes[:0], *(block.Z for block in blocks)])[order]
+        np.copyto(codes, before, where=codes == before)  # 0.0 and -0.0 are equal
+        labels, likely = predicted(request, rows, numbers)
+        places = order.tolist()
+        return AnswerArrays(
+            rows=numbers,
+            predictions=labels,
+            probabilities=likely,
+            evaluations=evaluations[numbers],
+            owner=np.searchsorted(numbers, answered),
+            before=before,
+            codes=codes,
+            outcomes=[said[at] for at in places],
+            likely=np.array(told, dtype=np.float64)[order],
+            distance=distance,
+            proofs=[proofs[at] for at in places],
+            bounds=np.where([proofs[at] == "optimal" for at in places], distance, np.nan),
+            bare=costed(bare(request, Row(rows.codes[:0], "", None, None)), request.session),
+            space=predictions.space,
+            speaker=request.speaker,
         )
 
 

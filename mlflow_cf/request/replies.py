@@ -7,19 +7,22 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from mlflow_cf.errors import frames
-from mlflow_cf.features import FeatureSpace, Level
+from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.goal import Requirements
-from mlflow_cf.model.judge import Outcome
-from mlflow_cf.model.remote import UnavailableError
+from mlflow_cf.model.judge import Label, Outcome
+from mlflow_cf.model.remote import Session, UnavailableError
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan, plan_steps
 from mlflow_cf.plans.walk import cheapest_plan
 from mlflow_cf.policy.survival import share_held
+from mlflow_cf.problem import Codes
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.request.request import Request
-from mlflow_cf.request.rows import Row
+from mlflow_cf.request.rows import PredictedRows, Row
 from mlflow_cf.words.changes import changes_between
 from mlflow_cf.words.result import Counterfactual, Explanation, Status, Survived
 from mlflow_cf.words.sentences import Speaker
@@ -49,6 +52,21 @@ def bare(request: Request, row: Row) -> Explanation:
         language=request.speaker.language,
         space=space,
     )
+
+
+def predicted(request: Request, rows: PredictedRows, numbers: Codes) -> tuple[list[Label | None], Floats]:
+    """Return what `bare` tells of rows (m,) that were predicted together: predictions, and probabilities, NaN without.
+
+    Args:
+        request: the request; rows: all rows; numbers: (m,) which ones.
+    """
+    places = rows.place[numbers]
+    labels: list[Label | None] = [rows.labels[place] for place in places.tolist()]
+    outcome, likely = rows.outcome.take(places), np.empty(len(places))
+    for own in np.unique(outcome.codes).tolist():
+        some = np.flatnonzero(outcome.codes == own)
+        likely[some] = request.bound_target(own).probability(outcome.take(some))
+    return [None if label != label else label for label in labels], likely  # noqa: PLR0124  NaN
 
 
 def explanation(request: Request, row: Row, task: RowTask | None, answer: Answer | Exception) -> Explanation:
@@ -178,3 +196,10 @@ def _with(found: Counterfactual, likely: Iterator[float | None], speaker: Speake
     plan = (*between, replace(last, probability=found.probability))
     old = {**found.row, **{change.feature: change.old for change in found.changes}}
     return replace(found, plan=plan, text=f"{found.text}\n{speaker.plan(plan, old)}")
+
+
+def costed(one: Explanation, session: Session | None) -> Explanation:
+    """Return the explanation with what the whole request has asked of a model that another server answers for."""
+    if session is None:
+        return one
+    return replace(one, judge_calls=session.calls, judged_rows=session.rows - session.probed)

@@ -15,7 +15,6 @@ from pyspark.sql import types as sql
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.features.feature import zone_of
-from mlflow_cf.words.changes import written
 
 PLAIN: Final = MappingProxyType(
     {
@@ -43,27 +42,6 @@ def _both(kind: object) -> tuple[sql.DataType, pa.DataType]:
     if isinstance(kind, DataType):
         return PLAIN[kind]
     raise TypeError(kind)
-
-
-def arrow_column(values: list[Any], kind: pa.DataType) -> pa.Array:
-    """Return values of replies as one column; labels and levels of several types are text."""
-    try:
-        return pa.array(values, type=kind)
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.array([_as_text(value, kind) for value in values], type=kind)
-
-
-def _as_text(value: Any, kind: pa.DataType) -> Any:
-    """Return a value with text wherever its type is text."""
-    if value is None:
-        return None
-    if pa.types.is_string(kind):
-        return written(value)
-    if pa.types.is_list(kind):
-        return [_as_text(one, kind.value_type) for one in value]
-    if pa.types.is_struct(kind):
-        return {field.name: _as_text(value.get(field.name), field.type) for field in kind}
-    return value
 
 
 def rows_of(batch: pa.RecordBatch, space: FeatureSpace) -> pd.DataFrame:

@@ -19,8 +19,9 @@ from mlflow_cf.artifact.publish.signature import PARAM
 from mlflow_cf.artifact.served import origin_of
 from mlflow_cf.errors import CounterfactualError, InputError, did_you_mean
 from mlflow_cf.files.answers import answer_block
+from mlflow_cf.files.typed import typed_replies
 from mlflow_cf.model.flavors import fetch
-from mlflow_cf.spark.columns import arrow_column, reply_columns, rows_of
+from mlflow_cf.spark.columns import reply_columns, rows_of
 from mlflow_cf.spark.errors import MOST_SHOWN, told
 from mlflow_cf.spark.shipped import opened, ship
 
@@ -90,9 +91,7 @@ class Work:
             if not batch.num_rows:
                 continue
             answers = answer_block(explained, rows_of(batch, explained.space), self.params.get(PARAM) or {})
-            replies = answers.to_records()
-            columns = {name: batch.column(name) for name in self.keys}
-            columns |= {name: arrow_column(replies[name].tolist(), kind) for name, kind in self.kinds.items()}
+            columns = {name: batch.column(name) for name in self.keys} | typed_replies(answers, self.kinds)
             yield pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 

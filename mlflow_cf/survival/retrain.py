@@ -3,13 +3,17 @@
 What is promised is how an answer fares under the next model, which learns from other rows of the same kind. Let S be
 the variance of what n rows teach. The model at hand is off by S itself, and the next one by S too, so that the next one
 lies around the model at hand with the variance 2 S. A bootstrap of n of n rows only shows S; one of n / 2 rows shows
-2 S. So each model here is fitted to half as many rows as there are, drawn with replacement. Halves of the rows
-(``folds``) have no row twice, and show S: they promise less than they say where rows are few.
+2 S. So each model here is fitted to half as many rows as there are, drawn with replacement, unless its owner says
+otherwise. Halves of the rows (``folds``) have no row twice, and show S: models differ less than the next one will.
+
+What the rows at hand have in common stays hidden: all draws share it, and a search for the nearest answer leans on it.
+Models that follow single rows closely, such as boosting, then keep less than is promised; draws of fewer rows help.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections import Counter
 from collections.abc import Iterator
@@ -134,7 +138,7 @@ def _fitted(estimator: Any, rows: Rows, wanted: SurvivalWanted, rng: np.random.G
     regression, classes = _classes_of(estimator, rows)
     draw = Draws(rows.labels, None if regression else classes, rng)
     of, models, failed = wanted.wanted_models, list[OpenModel](), Counter[str]()
-    drawn = draw.halves() if wanted.models == "folds" else draw.bootstraps()
+    drawn = draw.halves() if wanted.models == "folds" else draw.bootstraps(float(wanted.rows))
     while len(models) < of and failed.total() <= SPARE * of + 1:
         try:
             fitted = _fit(estimator, *rows.take(next(drawn)), int(rng.integers(2**31)))
@@ -203,9 +207,9 @@ class Draws:
         self._codes = None if classes is None else np.searchsorted(classes, labels.astype(str))
         self._classes = 0 if classes is None else len(classes)
 
-    def bootstraps(self) -> Iterator[Places]:
-        """Yield half as many rows as there are, drawn with replacement, without end."""
-        size = max(2, -(-self._count // 2))
+    def bootstraps(self, share: float = 0.5) -> Iterator[Places]:
+        """Yield a share as many rows as there are, drawn with replacement, without end."""
+        size = max(2, math.ceil(self._count * share))
         while True:
             yield self._whole(lambda: [self._rng.integers(self._count, size=size)])[0]
 

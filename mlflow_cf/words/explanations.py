@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple, overload
+from typing import Any, Final, overload
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace, Floats
-from mlflow_cf.words.result import FACTS, Explanation, counterfactual_table, with_facts
+from mlflow_cf.words.arrays import AnswerArrays, objects, plain, starts
+from mlflow_cf.words.result import FACTS, Explanation, Status, with_facts
 from mlflow_cf.words.sentences import Speaker, counted
 
 SHOWN, SHOWN_AS_HTML = 3, 10  # rows
@@ -36,45 +37,91 @@ class Interrupted(KeyboardInterrupt):
         self.explanations = explanations
 
 
-class CodedAnswers(NamedTuple):
-    """Rows with one counterfactual each, as arrays.
+@dataclass(frozen=True, eq=False)
+class CodedAnswers:
+    """What a table tells of m rows, and of their k counterfactuals in order, as arrays.
 
     Attributes:
-        rows: (k,) their numbers; codes: (k, d) of their counterfactuals.
-        facts: what `FACTS` names, of each.
+        statuses, reasons: (m,) of all rows.
+        rows: (k,) which of them each counterfactual is of.
+        space: the features, with codes for all levels of the counterfactuals; codes: (k, d) of these.
+        facts: what is known of each: its number among those of its row, what `FACTS` names, and its rung where some
+            have one.
     """
 
+    statuses: Sequence[Status]
+    reasons: Sequence[str]
     rows: NDArray[np.intp]
+    space: FeatureSpace
     codes: Floats
     facts: Mapping[str, list[Any]]
 
+    @classmethod
+    def of(cls, arrays: AnswerArrays | None, others: Mapping[int, Explanation], space: FeatureSpace) -> CodedAnswers:
+        """Return what is told of rows that stand in arrays, and of all others by number."""
+        found = [(row, one) for row, several in others.items() for one in several.counterfactuals]
+        answers = [one for _, one in found]
+        space, codes = space.coded([one.row for one in answers])
+        rows = np.array([row for row, _ in found], dtype=np.intp)
+        told = (*FACTS, "rung") if any(one.rung for one in answers) else FACTS
+        facts = {key: [getattr(one, key) for one in answers] for key in told}
+        count = len(others) + (0 if arrays is None else len(arrays.rows))
+        statuses, reasons = np.full((2, count), "", dtype=object)
+        for row, one in others.items():
+            statuses[row], reasons[row] = one.status, one.reason
+        if arrays is not None:
+            known, rung = arrays.facts, [None] * len(arrays.owner)
+            rows = np.concatenate([arrays.rows[arrays.owner], rows])
+            codes = np.concatenate([arrays.codes, codes]) if others else arrays.codes
+            facts = {key: (plain(known[key]) if key in known else rung) + values for key, values in facts.items()}
+            statuses[arrays.rows] = arrays.statuses
+        if arrays is not None and others:
+            order = np.argsort(rows, kind="stable")
+            rows, codes, places = rows[order], codes[order], order.tolist()
+            facts = {key: [values[at] for at in places] for key, values in facts.items()}
+        numbers = np.arange(len(rows)) - np.searchsorted(rows, rows) + 1
+        numbered = {"counterfactual": numbers.tolist(), **facts}
+        return cls(statuses.tolist(), reasons.tolist(), rows, space, codes, numbered)
+
+    def lines(self, places: Sequence[int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the lines of a table of the rows at some places: one a counterfactual, or one for a row without any.
+
+        Returns:
+            (l,) the row that each line is of; (l,) its counterfactual, -1 without.
+        """
+        asked = np.asarray(places, dtype=np.intp)
+        start = starts(self.rows, len(self.statuses))
+        count = np.diff(start)[asked]
+        lines = np.maximum(count, 1)
+        first = np.repeat(np.cumsum(lines) - lines, lines)
+        at = np.repeat(start[asked], lines) + np.arange(len(first)) - first
+        return np.repeat(asked, lines), np.where(np.repeat(count, lines) > 0, at, -1)
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the counterfactuals as a table."""
+        return with_facts(self.space.decode(self.codes), self.facts)
+
 
 class LazyExplanations(Sequence[Explanation]):
-    """Explanations that are made from arrays when they are first read."""
+    """Explanations that are made when they are first read, where arrays hold what is known of most rows."""
 
-    def __init__(self, make: Callable[[int], Explanation], rows: int, coded: Callable[[], CodedAnswers]) -> None:
+    def __init__(self, make: Callable[[int], Explanation], rows: int, arrays: Callable[[], AnswerArrays]) -> None:
         """Set up for so many rows.
 
         Args:
             make: returns the explanation of a row by its number.
             rows: how many there are.
-            coded: returns the counterfactuals of those that are known as arrays.
+            arrays: returns what arrays hold, which is the same as `make` returns.
         """
-        self._make, self._made, self._coded = make, list[Explanation | None]([None]) * rows, coded
+        self._make, self._made, self.arrays = make, list[Explanation | None]([None]) * rows, arrays
 
-    def to_frame(self, space: FeatureSpace) -> tuple[pd.DataFrame, NDArray[np.intp]]:
-        """Return the table of all counterfactuals, and the number of the row (k,) that each was found for."""
-        coded = self._coded()
-        others = np.delete(np.arange(len(self)), coded.rows).tolist()
-        found = [(row, at, one) for row in others for at, one in enumerate(self[row].counterfactuals, start=1)]
-        space, codes = space.coded([one.row for _, _, one in found])
-        rows = np.concatenate([coded.rows, np.array([row for row, _, _ in found], dtype=np.intp)])
-        order = np.argsort(rows, kind="stable")
-        table = space.decode(np.concatenate([coded.codes, codes])[order])
-        facts = {"counterfactual": [1] * len(coded.rows) + [at for _, at, _ in found]}
-        facts |= {key: coded.facts[key] + [getattr(one, key) for _, _, one in found] for key in FACTS}
-        places = order.tolist()
-        return with_facts(table, {key: [values[at] for at in places] for key, values in facts.items()}), rows[order]
+    def others(self, arrays: AnswerArrays) -> dict[int, Explanation]:
+        """Return the explanations of the rows that arrays do not hold, by number."""
+        return {row: self[row] for row in np.delete(np.arange(len(self)), arrays.rows).tolist()}
+
+    def told(self, change: Callable[[Explanation], Explanation]) -> LazyExplanations:
+        """Return the same with explanations that are changed when they are read, but for what arrays hold."""
+        return LazyExplanations(lambda row: change(self._make(row)), len(self), self.arrays)
 
     def __len__(self) -> int:
         return len(self._made)
@@ -145,8 +192,12 @@ class Explanations(Sequence[Explanation]):
 
     def to_records(self) -> pd.DataFrame:
         """Return one record per row as a table of plain values: what a served model returns before it becomes JSON."""
+        arrays, others = self.parts()
         answers = np.empty((len(self.items), len(RECORD)), dtype=object)  # one block: columns take five times as long
-        for place, explanation in enumerate(self.items):
+        if arrays is not None:
+            for column, values in enumerate(arrays.to_records().values()):
+                answers[arrays.rows, column] = objects(values)
+        for place, explanation in others.items():
             for column, value in enumerate(explanation.to_dict().values()):
                 answers[place, column] = value  # one by one: of lists, numpy would make further axes
         return pd.DataFrame(answers, index=self.index, columns=RECORD.view(), dtype=object, copy=False)
@@ -157,13 +208,8 @@ class Explanations(Sequence[Explanation]):
         Columns are those of `Explanation.to_frame`. Rows without a counterfactual have none; a column of the index is
         repeated for every further counterfactual of its row.
         """
-        if isinstance(self.items, LazyExplanations):
-            table, rows = self.items.to_frame(self.space)
-            return table.set_axis(self.index.take(rows), axis=0)
-        found = [explanation.counterfactuals for explanation in self.items]
-        table = counterfactual_table(self.space, found)
-        rows = np.repeat(np.arange(len(found)), [len(several) for several in found])
-        return table.set_axis(self.index.take(rows), axis=0)
+        coded = self.coded()
+        return coded.to_frame().set_axis(self.index.take(coded.rows), axis=0)
 
     def to_table(self, places: Sequence[int]) -> pd.DataFrame:
         """Return the rows at these places with all that was found for them, as one table for a file.
@@ -172,17 +218,41 @@ class Explanations(Sequence[Explanation]):
         `to_frame` has, which is missing where there is no counterfactual. A column gets an underscore behind its name
         where a feature has it.
         """
-        asked = [self.items[place] for place in places]
-        frame = counterfactual_table(self.space, [answer.counterfactuals for answer in asked])
-        lines = [line for line, answer in enumerate(asked) for _ in answer.counterfactuals]
-        found = frame.set_axis(pd.Index(lines, dtype=np.int64), axis=0)
+        coded = self.coded()
+        rows, answers = coded.lines(places)
+        found = coded.to_frame().iloc[answers[answers >= 0]].convert_dtypes()
+        told = rows.tolist()
         facts = {
-            "row": list(places),
-            "status": [answer.status for answer in asked],
-            "reason": [answer.reason for answer in asked],
+            "row": told,
+            "status": [coded.statuses[row] for row in told],
+            "reason": [coded.reasons[row] for row in told],
         }
         named = {key + "_" * (key in found.columns): values for key, values in facts.items()}
-        return pd.DataFrame(named).join(found.convert_dtypes(), how="left").reset_index(drop=True)
+        return pd.DataFrame(named).join(found.set_axis(np.flatnonzero(answers >= 0), axis=0), how="left")
+
+    def parts(self) -> tuple[AnswerArrays | None, Mapping[int, Explanation]]:
+        """Return what arrays hold, if they hold any rows, and the explanations of all other rows by number."""
+        if not isinstance(self.items, LazyExplanations):
+            return None, dict(enumerate(self.items))
+        arrays = self.items.arrays()
+        return (arrays if len(arrays.rows) else None), self.items.others(arrays)
+
+    def coded(self) -> CodedAnswers:
+        """Return all counterfactuals as arrays."""
+        return CodedAnswers.of(*self.parts(), self.space)
+
+    @property
+    def statuses(self) -> list[Status]:
+        """(m,) what came of each row."""
+        arrays, others = self.parts()
+        if arrays is None:
+            return [one.status for one in others.values()]
+        statuses = np.empty(len(self), dtype=object)
+        statuses[arrays.rows] = arrays.statuses
+        for row, one in others.items():
+            statuses[row] = one.status
+        told: list[Status] = statuses.tolist()
+        return told
 
     @property
     def summary(self) -> str:
@@ -207,8 +277,7 @@ class Explanations(Sequence[Explanation]):
         return cards.page(cards.answers(self.summary, records, speaker, len(self) - len(order)))
 
     def _counts(self) -> str:
-        counts = Counter(explanation.status for explanation in self.items).most_common()
-        return ", ".join(f"{count:,} {status}" for status, count in counts)
+        return ", ".join(f"{count:,} {status}" for status, count in Counter(self.statuses).most_common())
 
 
 def _words(explanation: Explanation) -> str:

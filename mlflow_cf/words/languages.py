@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
-from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.explanations import Explanations, LazyExplanations
 from mlflow_cf.words.factors import Reasons
 from mlflow_cf.words.phrases import Language
 from mlflow_cf.words.result import Counterfactual, Explanation, LeverSet
@@ -15,7 +16,10 @@ def answers_in(answers: Explanations, language: Language) -> Explanations:
     """Return answers whose statements are told in a language; those that are made are English."""
     if language == "en":
         return answers
-    return replace(answers, items=tuple(_explanation_in(one, language) for one in answers.items))
+    told = partial(_explanation_in, language=language)
+    if isinstance(answers.items, LazyExplanations):
+        return replace(answers, items=answers.items.told(told))
+    return replace(answers, items=tuple(map(told, answers.items)))
 
 
 def levers_in(levers: tuple[LeverSet, ...], language: Language) -> tuple[LeverSet, ...]:

@@ -40,8 +40,15 @@ class Speaker:
 
     def answer(self, changes: Sequence[Change], prediction: Level) -> str:
         """Return ``income rises from 41,000 to 46,500: the prediction becomes 1``."""
-        outcome = _one_line(self.outcome) or self.say("prediction", label=self.value(prediction))
-        return self.say("answer", changes=self.changes(changes), outcome=outcome)
+        return self.sentence([self.clause(change) for change in changes], self.outcome_of(prediction))
+
+    def sentence(self, clauses: Sequence[str], outcome: str) -> str:
+        """Return the same of changes, and of what comes of them, that are told already."""
+        return self.say("answer", changes=self._list(clauses), outcome=outcome)
+
+    def outcome_of(self, prediction: Level) -> str:
+        """Return ``the prediction becomes 1``, or what the wanted prediction means."""
+        return _one_line(self.outcome) or self.say("prediction", label=self.value(prediction))
 
     def survives(self, survived: Survived) -> str:
         """Return how surely an answer holds under models that retraining may give."""
@@ -50,7 +57,20 @@ class Speaker:
 
     def changes(self, changes: Sequence[Change]) -> str:
         """Return ``income rises from 41,000 to 46,500 and owner changes from no to yes``."""
-        return self._list([self._clause(change) for change in changes])
+        return self._list([self.clause(change) for change in changes])
+
+    def clause(self, change: Change) -> str:
+        """Return ``income rises from 41,000 to 46,500``."""
+        old, new = change.old, change.new
+        before, after = self.pair(change)
+        verb = "changes"
+        if _number(old) and _number(new):
+            verb = "rises" if new > old else "falls"  # type: ignore[operator]
+        elif old is not None and new is not None:
+            start, end = (days(v) if isinstance(v, str) and _DATE.match(v) else None for v in (old, new))
+            if start is not None and end is not None:
+                verb = "later" if end > start else "earlier"
+        return self.say(verb, feature=self.name(change.feature), old=before, new=after)
 
     def plan(self, steps: Sequence[Step], old_row: Mapping[str, Level | None]) -> str:
         """Return a plan as numbered lines, the last of which tells what several steps cost in all.
@@ -140,18 +160,6 @@ class Speaker:
         if len(parts) < 2:
             return "".join(parts)
         return self.say(link, first=", ".join(parts[:-1]), last=parts[-1])
-
-    def _clause(self, change: Change) -> str:
-        old, new = change.old, change.new
-        before, after = self.pair(change)
-        verb = "changes"
-        if _number(old) and _number(new):
-            verb = "rises" if new > old else "falls"  # type: ignore[operator]
-        elif old is not None and new is not None:
-            start, end = (days(v) if isinstance(v, str) and _DATE.match(v) else None for v in (old, new))
-            if start is not None and end is not None:
-                verb = "later" if end > start else "earlier"
-        return self.say(verb, feature=self.name(change.feature), old=before, new=after)
 
     def _exact(self, value: Level | None, feature: str) -> str:
         """Return all digits of a number."""

@@ -35,7 +35,7 @@ from mlflow_cf.request import answer, portfolio
 from mlflow_cf.request import expected as expected_rows
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.portfolio import DOUBT, Portfolio
-from mlflow_cf.words.explanations import Explanations
+from mlflow_cf.words.explanations import Explanations, LazyExplanations
 
 JOBS, TOWNS = ("cook", "clerk", "smith", "none"), ("a", "b", "c", "d", "e")
 MODELS: dict[str, Any] = {
@@ -141,8 +141,11 @@ def test_blocks_answer_as_row_by_row(
     with in_blocks(size):
         found = explained.explain(rows, certify=certify, max_evaluations=most, why_not=False)
     assert told(found) == told(expected)
-    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame())
-    pd.testing.assert_frame_equal(found.to_records(), expected.to_records())
+    objects = Explanations(tuple(found), found.index, found.space)  # what arrays tell, and what explanations tell
+    for one in (expected, objects):
+        pd.testing.assert_frame_equal(found.to_frame(), one.to_frame(), check_exact=True)
+        pd.testing.assert_frame_equal(found.to_records(), one.to_records(), check_exact=True)
+    assert found.statuses == [one.status for one in found]
 
 
 @dear(5)
@@ -203,6 +206,20 @@ def test_a_row_is_answered_as_alone(kind: str, constraints: int) -> None:
     for at in range(0, len(rows), 9):
         (alone,) = explained.explain(rows.iloc[[at]], why_not=False, max_evaluations=2_000)
         assert together[at].to_dict() == alone.to_dict()
+
+
+def test_long_tables_in_german_are_told_as_row_by_row() -> None:
+    explained, rows = wrapped("tree", 1, 2), people(7, 80)
+    rows.loc[3, "skill"] = 2**60  # no code holds it
+    found = explained.explain(rows, why_not=False, language="de")
+    assert isinstance(found.items, LazyExplanations)
+    with in_blocks(None):
+        expected = explained.explain(rows, why_not=False, language="de")
+    assert found.to_records().to_dict("records") == expected.to_dict()["predictions"]
+    assert told(found) == told(expected)
+    assert found[3].status == "invalid"
+    assert "ist" in found[3].reason
+    assert any("die Vorhersage wird" in one.counterfactuals[0].text for one in found if one.counterfactuals)
 
 
 def explained_in_blocks(explained: ExplainedModel, rows: pd.DataFrame) -> tuple[Explanations, set[int]]:

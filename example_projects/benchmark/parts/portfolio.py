@@ -16,6 +16,7 @@ from rivals.rival_dice import Dice
 from rivals.rival_treecf import Treecf
 
 import mlflow_cf
+from mlflow_cf.files.answers import Lines
 from mlflow_cf.words.explanations import Explanations
 
 MODELS = ("xgboost", "histgb", "forest", "mlp")
@@ -25,6 +26,7 @@ SAMPLED = 4  # such calls
 SHARES = (0.25, 0.5, 1.0)  # of the rows, to see whether the cost is linear
 WARM, RIVALS_ROWS, DICE_ROWS = 3, 40, 10  # rows of rivals
 TREECF_S = 10.0  # a row, its own default
+TYPED = 0.3  # of the CPU of a call, what its typed columns may take on top
 PROMISED = {"xgboost": 0.2, "histgb": 0.2, "forest": 1 / 3, "mlp": 1 / 3}
 
 
@@ -35,7 +37,8 @@ class Line:
     Attributes:
         rows: how many were explained in one call; found: the share with an answer; proved: that with a proof.
         few_us, many_us: CPU microseconds a row, in calls of FEW rows and in one call of all.
-        frame_us: of the table of all answers; growth: CPU a row of all rows, divided by that of the first SHARES.
+        frame_us, records_us, typed_us: of the table of all answers, of the records of a reply, and of typed columns.
+        growth: CPU a row of all rows, divided by that of the first SHARES.
         different: rows of the calls of few rows whose reply differs.
     """
 
@@ -45,6 +48,8 @@ class Line:
     few_us: float
     many_us: float
     frame_us: float
+    records_us: float
+    typed_us: float
     growth: float
     different: int
 
@@ -58,6 +63,7 @@ class Line:
                 most=True,
             ),
             Gate("CPU a row, all rows / a quarter", self.growth, 1.25, most=True),
+            Gate("CPU a row, typed columns / the call", self.typed_us / self.many_us, TYPED, most=True),
         ]
 
 
@@ -78,13 +84,15 @@ def run(name: str, model: str, rows: int, seed: int) -> Line:
         some = table.head(int(share * rows))
         seconds, found = _cpu(lambda some=some: explained.explain(some))  # type: ignore[misc]
         costs.append(1e6 * seconds / len(some))
-    frame_s, _ = _cpu(found.to_frame)
-    return _line(found, parted, few_s, costs, frame_s)
+    lines = Lines.of(explained, {}, None)
+    made = found.to_frame, found.to_records, lambda: lines.table(found.coded(), range(len(found)), 0, None)
+    return _line(found, parted, few_s, costs, [_cpu(make)[0] for make in made])
 
 
 def _line(
-    found: Explanations, parted: Sequence[Explanations], few_s: float, costs: Sequence[float], frame_s: float
+    found: Explanations, parted: Sequence[Explanations], few_s: float, costs: Sequence[float], made_s: Sequence[float]
 ) -> Line:
+    frame_us, records_us, typed_us = (1e6 * seconds / len(found) for seconds in made_s)
     one_by_one = [one for some in parted for one in some]
     return Line(
         rows=len(found),
@@ -92,7 +100,9 @@ def _line(
         proved=float(np.mean([any(cf.proof == "optimal" for cf in one.counterfactuals) for one in found])),
         few_us=1e6 * few_s / len(one_by_one),
         many_us=costs[-1],
-        frame_us=1e6 * frame_s / len(found),
+        frame_us=frame_us,
+        records_us=records_us,
+        typed_us=typed_us,
         growth=costs[-1] / costs[0],
         different=sum(_told(a) != _told(b) for a, b in zip(one_by_one, found, strict=False)),
     )

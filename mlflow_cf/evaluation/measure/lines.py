@@ -21,6 +21,7 @@ from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.measure.bins import Bins, Grouper, Values, quartile_grouper
 from mlflow_cf.evaluation.measure.measured import TYPES, columns_of
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.features import Floats
 from mlflow_cf.reporting.groups import GROUP, order_of
 
 ROW, LABEL, CORRECT, ABSOLUTE_ERROR = "row", "label", "correct", "absolute_error"
@@ -88,6 +89,19 @@ def write(path: Path, parts: Iterable[pd.DataFrame], beside: Beside, model: Expl
 def size(path: Path) -> int:
     """Return how many lines a file has; 0 without one."""
     return int(pq.read_metadata(path).num_rows) if path.exists() else 0
+
+
+def first(path: Path, most: int, columns: Sequence[str] | None = None) -> pd.DataFrame:
+    """Return so many lines of a file at first, or all there are, with some of its columns or all."""
+    with pq.ParquetFile(path) as file:
+        names = file.schema_arrow.names if columns is None else list(columns)
+        empty: pd.DataFrame = file.schema_arrow.empty_table().select(names).to_pandas()
+        return next((batch.to_pandas() for batch in file.iter_batches(most, columns=names)), empty)[names]
+
+
+def column(path: Path, name: str) -> Floats:
+    """Return a column of numbers of a file (m,); NaN where it has none."""
+    return np.asarray(pq.read_table(path, columns=[name])[name].to_numpy(), dtype=np.float64)
 
 
 def _schema(beside: Beside, model: ExplainedModel) -> Any:

@@ -12,13 +12,13 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 
-from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.files.answers import unreadable
-from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure_all
+from mlflow_cf.metrics import METRICS, Answers, Inliers, Options, Steps, Wishes, measure_columns
+from mlflow_cf.proof.given import Verdicts, verdicts_on
 from mlflow_cf.request.explaining import progress
 from mlflow_cf.words.explanations import Explanations, Interrupted
 from mlflow_cf.words.result import Explanation
@@ -159,18 +159,18 @@ def _measured(
         how.keep(part.index, explanations)
     space = explained.space.covering(part)
     X, _ = space.encode_rows(part)
-    ends = np.cumsum([0, *(len(explanation.counterfactuals) for explanation in explanations)]).tolist()
-    codes, valid, lawful = _check(explained, space, part, explanations)
-    queries, told = [], []
-    for x, explanation, (start, end) in zip(X, explanations, pairwise(ends), strict=True):
-        answers = Answers(
+    one_by_one = list(explanations)
+    ends = np.cumsum([0, *(len(explanation.counterfactuals) for explanation in one_by_one)]).tolist()
+    codes, verdicts = _check(explained, space, part, explanations)
+    queries = [
+        Answers(
             space=space,
             x=x,
             Z=codes[start:end],
-            valid=valid[start:end],
+            valid=verdicts.valid[start:end],
             status=explanation.status,
             requested=how.count,
-            satisfied=lawful[start:end],
+            satisfied=verdicts.lawful[start:end],
             inliers=how.lof if isinstance(how.lof, Inliers) else None,
             wishes=how.wishes,
             plans=tuple(
@@ -180,21 +180,23 @@ def _measured(
             ),
             spent=_spent(explanation),
         )
-        facts = {name: getattr(explanation, name) for name in FACTS[:-1]}
-        weight = {WEIGHT: float(bool(explanation.reasons.alarm)) if explanation.reasons.method else np.nan}
-        nearest = _of_the_nearest(explanation)
-        queries.append(answers)
-        told.append({**facts, "answers": end - start, **nearest, **weight})
-    measured = measure_all(queries, Options(explained.policy.distance))
-    lines = [{**facts, **metrics} for facts, metrics in zip(told, measured, strict=True)]
-    columns = columns_of(explained)
-    table = pd.DataFrame(lines, columns=columns, index=part.index, dtype=object)
-    return table.astype({name: kind for name, kind in TYPES.items() if name in columns})
+        for x, explanation, (start, end) in zip(X, one_by_one, pairwise(ends), strict=True)
+    ]
+    told: dict[str, Sequence[Any] | Floats] = {
+        **{name: [getattr(one, name) for one in one_by_one] for name in FACTS[:-1]},
+        "answers": np.diff(ends),
+        **measure_columns(queries, Options(explained.policy.distance)),
+        **dict(zip(OF_THE_NEAREST, zip(*map(_of_the_nearest, one_by_one), strict=True), strict=True)),
+        WEIGHT: [float(bool(one.reasons.alarm)) if one.reasons.method else np.nan for one in one_by_one],
+    }
+    return pd.DataFrame(
+        {name: pd.Series(told[name], part.index, TYPES.get(name, "object")) for name in columns_of(explained)}
+    )
 
 
 def _check(
     explained: ExplainedModel, space: FeatureSpace, part: pd.DataFrame, explanations: Sequence[Explanation]
-) -> tuple[Floats, Bools, Bools]:
+) -> tuple[Floats, Verdicts]:
     """Ask the model and every constraint again about all answers of a part.
 
     Returns:
@@ -202,26 +204,29 @@ def _check(
     """
     asked = [row for row, one in enumerate(explanations) for _ in one.counterfactuals]
     if not asked:
-        return np.empty((0, len(space))), np.empty(0, np.bool_), np.empty(0, np.bool_)
-    found = space.from_values([one.row for explanation in explanations for one in explanation.counterfactuals])
-    verified = explained.verify(part.iloc[asked], found, minimality=False)
-    valid = np.array([one.valid for one in verified], dtype=np.bool_)
-    lawful = np.array([not (one.fault or one.broken or one.inadmissible) for one in verified], dtype=np.bool_)
-    return space.encode(found), valid, lawful
+        nothing = np.empty(0, np.bool_)
+        return np.empty((0, len(space))), Verdicts(nothing, nothing, nothing, nothing)
+    if isinstance(explanations, Explanations):
+        found = explanations.to_frame()[list(space.columns)]
+    else:
+        found = space.from_values([one.row for explanation in explanations for one in explanation.counterfactuals])
+    required, policy = explained.context.required, explained.policy
+    return space.encode(found), verdicts_on(required, explained.bound_policy, policy.target, part.iloc[asked], found)
 
 
-def _of_the_nearest(explanation: Explanation) -> dict[str, Any]:
+def _of_the_nearest(explanation: Explanation) -> tuple[Any, ...]:
+    """Return what `OF_THE_NEAREST` names."""
     nearest = min(explanation.counterfactuals, key=lambda found: found.distance, default=None)
     if nearest is None:
-        return {"evaluations": explanation.evaluations, "proof": "", "counterfactual": None, "changed": [], "text": ""}
-    return {
-        "evaluations": explanation.evaluations,
-        "proof": nearest.proof,
-        "counterfactual": json.dumps(dict(nearest.row), ensure_ascii=False, allow_nan=False),
-        "changed": [change.feature for change in nearest.changes],
-        "text": nearest.text,
-        "target_probability": nearest.probability,
-    }
+        return explanation.evaluations, "", None, [], "", None
+    return (
+        explanation.evaluations,
+        nearest.proof,
+        json.dumps(dict(nearest.row), ensure_ascii=False, allow_nan=False),
+        [change.feature for change in nearest.changes],
+        nearest.text,
+        nearest.probability,
+    )
 
 
 def _spent(explanation: Explanation) -> Mapping[str, float]:

@@ -20,12 +20,15 @@ import pyarrow.parquet as pq
 from mlflow_cf import cards
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
+from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import fixed_rows
 from mlflow_cf.evaluation.measure.cohorts import Cohorts, SummaryOptions, of_lines
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
+from mlflow_cf.features import Floats
 from mlflow_cf.reporting.data import Material
 
+AT_ONCE: Final = 4_096  # lines that are read together
 SHOWN: Final = ("coverage", "validity", "constraint_satisfaction", "mixed", "n_changed", "plausibility", "seconds")
 
 
@@ -89,9 +92,7 @@ class Evaluation:
         """Return the lines of an explainer, or so many at first."""
         if first is None:
             return pd.read_parquet(self.file(explainer))
-        with pq.ParquetFile(self.file(explainer)) as file:
-            empty: pd.DataFrame = file.schema_arrow.empty_table().to_pandas()
-            return next((batch.to_pandas() for batch in file.iter_batches(first)), empty)
+        return lines.first(self.file(explainer), first)
 
     def to_frame(self) -> pd.DataFrame:
         """Return the figures of all rows: a line per metric and, per explainer, value, standard error and queries."""
@@ -158,11 +159,13 @@ def contestants(explainers: Sequence[ExplainerSource]) -> dict[str, ExplainerSou
 
 def ranking(paths: dict[str, Path]) -> tuple[str, ...]:
     """Return the names of explainers by the `RULE`, best first, from their lines by name."""
-    columns = ["validity", "constraint_satisfaction", "coverage", "mixed", "seconds"]
-    tables = {name: pd.read_parquet(path, columns=columns) for name, path in paths.items()}
-    answered = [table["mixed"].notna().to_numpy() for table in tables.values() if table["mixed"].notna().any()]
-    shared = np.logical_and.reduce(answered) if answered else np.zeros(0, dtype=np.bool_)
-    return ranked({name: _standing(table, shared) for name, table in tables.items()})
+    shared: Bools | None = None
+    for path in paths.values():  # column by column: of many rows, all of them would take more than all else
+        answered = ~np.isnan(lines.column(path, "mixed"))
+        if answered.any():
+            shared = answered if shared is None else shared & answered
+    nobody = np.zeros(0, dtype=np.bool_)
+    return ranked({name: _standing(path, nobody if shared is None else shared) for name, path in paths.items()})
 
 
 @dataclass(frozen=True)
@@ -195,16 +198,30 @@ def ranked(standings: Mapping[str, Standing]) -> tuple[str, ...]:
 def unanswered(paths: Mapping[str, Path]) -> Iterator[str]:
     """Yield why an explainer answered none of the rows that it was asked about: what most of them were told."""
     for name, path in paths.items():
-        told = pd.read_parquet(path, columns=["status", "reason"])
-        asked = told[~told["status"].isin(["already", "skipped"])]
-        if not len(asked) or (asked["status"] == "found").any():
+        told: Counter[tuple[str, str]] = Counter()
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(AT_ONCE, columns=["status", "reason"]):
+                told.update(zip(*(batch[column].to_pylist() for column in ("status", "reason")), strict=True))
+                if any(status == "found" for status, _ in told):
+                    break
+        asked = Counter({one: count for one, count in told.items() if one[0] not in ("already", "skipped")})
+        if not asked or any(status == "found" for status, _ in asked):
             continue
-        (status, reason), count = Counter(zip(asked["status"], asked["reason"], strict=True)).most_common(1)[0]
-        yield f"{name} answers no row; {count:,} of {len(asked):,} are {status}: {reason or 'no reason is told'}"
+        (status, reason), count = asked.most_common(1)[0]
+        total = asked.total()
+        yield f"{name} answers no row; {count:,} of {total:,} are {status}: {reason or 'no reason is told'}"
 
 
-def _standing(table: pd.DataFrame, shared: Bools) -> Standing:
-    checked = table[["validity", "constraint_satisfaction"]].dropna()
-    distance = float(table["mixed"][shared].mean()) if shared.any() else np.nan
-    seconds = float(table["seconds"].fillna(0.0).median())
-    return Standing(bool((checked == 1).all(axis=None)), float(table["coverage"].mean()), distance, seconds)
+def _standing(path: Path, shared: Bools) -> Standing:
+    checked = [lines.column(path, name) for name in ("validity", "constraint_satisfaction")]
+    known = ~np.isnan(checked).any(axis=0)
+    lawful = all(bool((one[known] == 1).all()) for one in checked)
+    mixed, seconds = lines.column(path, "mixed"), np.nan_to_num(lines.column(path, "seconds"), nan=0.0)
+    distance = _mean(mixed[shared]) if shared.any() else np.nan
+    return Standing(lawful, _mean(lines.column(path, "coverage")), distance, float(np.median(seconds)))
+
+
+def _mean(values: Floats) -> float:
+    """Return the mean of the known ones of values (m,); NaN of none."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else np.nan

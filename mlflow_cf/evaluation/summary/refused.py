@@ -22,6 +22,7 @@ from mlflow_cf.goal.targets import spread_of
 from mlflow_cf.model.judge import Judge, Outcome
 from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.problem import BoundPolicy, Codes
+from mlflow_cf.proof.given import verdicts_on
 
 TOGETHER: Final = 2**15  # rows that the model is asked about at once
 _logger = logging.getLogger(__name__)
@@ -118,8 +119,9 @@ class RefusedRows:
         for some in np.split(at, range(TOGETHER, len(at), TOGETHER)):
             X = self.X[some]
             rows, changed = self.space.decode(X), self.space.decode(applied(change, self.space, X))
-            said = self.explained.verify(rows, changed, minimality=False) if len(some) else ()
-            found.append(np.array([one.ok for one in said], dtype=np.bool_))
+            if len(some):
+                target = self.explained.policy.target
+                found.append(verdicts_on(self.requirements, self.explained.bound_policy, target, rows, changed).ok)
         return np.concatenate(found)
 
     def _target(self, label: int) -> BoundTarget:
