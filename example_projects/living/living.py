@@ -23,6 +23,8 @@ import mlflow_cf
 
 SURVIVAL = {"holds": 0.8, "confidence": 0.9}
 THRESHOLDS = ("cf/coverage >= 0.5", "cf/survival >= 0.8")
+ASKED = 100  # applicants that versions are compared on
+MOST_EVALUATIONS = 20_000  # a row: to prove that there is no answer under many models can take many more
 TRACED = 40  # applicants whose answers are traced, and what became of them
 WEEKS = 8
 PATIENCE_S = 60.0
@@ -38,9 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
     if "MLFLOW_RUN_ID" not in os.environ:  # a run that `mlflow run` has started belongs to an experiment already
         mlflow.set_experiment("living")
     with TemporaryDirectory() as folder, mlflow.start_run(run_name="living"):
-        asked = applicants(200, FIRST_YEAR, chosen.seed + 1)
+        asked = applicants(ASKED, FIRST_YEAR, chosen.seed + 1)
         asked.drop(columns=REPAID).to_parquet(Path(folder) / "applicants.parquet")
-        rules = mlflow_cf.GateRules(rows=str(Path(folder) / "applicants.parquet"), thresholds=THRESHOLDS)
+        rules = mlflow_cf.GateRules(
+            rows=str(Path(folder) / "applicants.parquet"), thresholds=THRESHOLDS, max_evaluations=MOST_EVALUATIONS
+        )
         first = _log(chosen, FIRST_YEAR, "The first year")
         opened = _gate(chosen, first, rules)
         _serve_and_follow(chosen, asked)
@@ -94,17 +98,12 @@ def _serve_and_follow(chosen: argparse.Namespace, asked: pd.DataFrame) -> None:
     print(f"\n{found['counterfactuals'].iloc[0][0]['text']}")
     traces = _traces(served.metadata.model_id, len(found))
     rng = np.random.default_rng(chosen.seed)
-    for trace_id, request, response in zip(traces["trace_id"], traces["request"], traces["response"], strict=True):
+    for trace_id, response in zip(traces["trace_id"], traces["response"], strict=True):
         acts = bool(rng.random() < 0.6)
-        later_row = {**request["row"], **_changes(response)} if acts else None
+        later_row = response["counterfactuals"][0]["row"] if acts else None
         mlflow_cf.outcome(trace_id, acted=acts, row=later_row, decision=1 if acts else None)
     told = mlflow_cf.monitor(mlflow.search_traces(model_id=served.metadata.model_id)).outcomes
     print(told.to_string(index=False, float_format="{:.2f}".format))
-
-
-def _changes(response: dict[str, object]) -> dict[str, object]:
-    """Return what the nearest answer changes."""
-    return {change["feature"]: change["to"] for change in response["counterfactuals"][0]["changes"]}
 
 
 def _traces(model_id: str, least: int) -> pd.DataFrame:
