@@ -24,7 +24,7 @@ from mlflow_cf.structures.capabilities import lacking
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.structure import Link, Structure
-from mlflow_cf.wrapping import assemble
+from mlflow_cf.wrapping import OtherModels, assemble
 
 RNG = np.random.default_rng(0)
 TABLE = pd.DataFrame({"age": RNG.integers(20, 60, 80), "income": RNG.integers(0, 40, 80)})
@@ -170,7 +170,7 @@ def explained_by(structure: Any, explainer: Any, **given: Any) -> mlflow_cf.Expl
     if structure is not None:
         model = replace(model, compile=lambda *_: structure)
     options = WrapOptions(explainer=explainer, **given)
-    return assemble(model, MANY, None, options, open_versions(options.versions, MANY))
+    return assemble(model, MANY, None, options, OtherModels(open_versions(options.versions, MANY)))
 
 
 THEIRS = FourQuestions(LINEAR.coef_[0], float(LINEAR.intercept_[0]))

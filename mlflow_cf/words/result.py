@@ -241,8 +241,6 @@ class Explanation:
         probability: probability of the wanted label; None if the model gives none.
         counterfactuals: distinct sets of changed features first, the nearest of each; or in the explainer's own order.
         evaluations: rows scored for this explanation.
-        judge_calls, judged_rows: of a model that another server answers for, the calls of the whole request and the
-            rows asked about in them, without those that notice another model; 0 for models at hand.
         explainer, seed: how to repeat it.
         diagnostics: facts about the run (seconds, generations, ...); not part of a reply.
         levers: what each set of levers asked for can do; empty where none was, or the row needs no counterfactual.
@@ -253,6 +251,8 @@ class Explanation:
         reasons: the principal factors behind the decision, where they were asked for.
         language: of its sentences.
         space: the model's features, which make tables of rows; known where the explanation comes from a model.
+        judge_calls, judged_rows: of a model that another server answers for, the calls of the whole request and the
+            rows asked about in them, without those that notice another model; 0 for models at hand.
     """
 
     status: Status
@@ -261,8 +261,6 @@ class Explanation:
     probability: float | None
     counterfactuals: tuple[Counterfactual, ...] = ()
     evaluations: int = 0
-    judge_calls: int = 0
-    judged_rows: int = 0
     explainer: str = ""
     seed: int = 0
     diagnostics: Mapping[str, Any] = field(default_factory=dict)
@@ -273,6 +271,8 @@ class Explanation:
     reasons: Reasons = factors.UNASKED
     language: Language = field(default="en", repr=False)
     space: FeatureSpace | None = field(default=None, repr=False, compare=False)
+    judge_calls: int = 0
+    judged_rows: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record of a reply (one object per row)."""
