@@ -468,6 +468,9 @@ def test_it_takes_the_options_of_wrap() -> None:
     taken = inspect.signature(mlflow_cf.autolog).parameters
     known = inspect.signature(mlflow_cf.wrap).parameters
     for option in dataclasses.fields(WrapOptions):
+        if option.name == "survival":  # to fit dozens of models beside every one is no work for a bystander
+            assert option.name not in taken
+            continue
         assert taken[option.name].default == known[option.name].default
 
 

@@ -45,8 +45,9 @@ for model in [*trees, make_pipeline(StandardScaler(), LogisticRegression()), *ne
         opened = explained.opened.structure is not None
         for certify in {False, opened}:
             explained.explain(X[:6], certify=certify, max_evaluations=20000, reasons=True)
-        for count in (1, 2):  # a long table, explained in blocks
-            explained.explain(pd.concat([X] * 3), max_evaluations=20000, count=count, n_jobs=1)
+        explained.explain(pd.concat([X] * 3), max_evaluations=20000, n_jobs=1)  # a long table, explained in blocks
+        if type(model) in map(type, trees):
+            explained.explain(pd.concat([X] * 3), max_evaluations=20000, count=2, n_jobs=1)
 explained = mlflow_cf.wrap(RandomForestRegressor(5, random_state=0).fit(X, X.a), X, target=mlflow_cf.Target(low=1.0))
 explained.explain(X[:2], certify=True)
 """

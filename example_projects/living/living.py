@@ -23,7 +23,6 @@ import mlflow_cf
 
 SURVIVAL = {"holds": 0.8, "confidence": 0.9}
 THRESHOLDS = ("cf/coverage >= 0.5", "cf/survival >= 0.8")
-ASKED = 100  # applicants that versions are compared on
 MOST_EVALUATIONS = 20_000  # a row: to prove that there is no answer under many models can take many more
 TRACED = 40  # applicants whose answers are traced, and what became of them
 WEEKS = 8
@@ -34,13 +33,16 @@ def main(arguments: list[str] | None = None) -> int:
     """Tell the whole story; return 0 if every part of it ended as it should."""
     parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
     parser.add_argument("--rows", type=int, default=1_500, metavar="N", help="applicants of a year (default: 1,500)")
+    parser.add_argument(
+        "--asked", type=int, default=100, metavar="N", help="that versions are compared on (default: 100)"
+    )
     parser.add_argument("--registered-name", default="living_loans", metavar="NAME", help="default: living_loans")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     chosen = parser.parse_args(arguments)
     if "MLFLOW_RUN_ID" not in os.environ:  # a run that `mlflow run` has started belongs to an experiment already
         mlflow.set_experiment("living")
     with TemporaryDirectory() as folder, mlflow.start_run(run_name="living"):
-        asked = applicants(ASKED, FIRST_YEAR, chosen.seed + 1)
+        asked = applicants(chosen.asked, FIRST_YEAR, chosen.seed + 1)
         asked.drop(columns=REPAID).to_parquet(Path(folder) / "applicants.parquet")
         rules = mlflow_cf.GateRules(
             rows=str(Path(folder) / "applicants.parquet"), thresholds=THRESHOLDS, max_evaluations=MOST_EVALUATIONS

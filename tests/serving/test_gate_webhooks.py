@@ -76,6 +76,7 @@ def server(tmp_path: Path) -> Iterator[str]:
     before = mlflow.get_tracking_uri()
     with process(words, f"{url}/health", tmp_path / "server.log", **allowed):
         mlflow.set_tracking_uri(url)
+        mlflow.set_experiment("gate")  # another test may have left one of its own store
         yield url
     mlflow.set_tracking_uri(before)
 
