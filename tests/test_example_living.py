@@ -17,7 +17,7 @@ LIVING = Path(__file__).resolve().parent.parent / "example_projects" / "living"
 def test_the_story_ends_as_it_should(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'mlflow.db'}"
     run = subprocess.run(
-        [sys.executable, str(LIVING / "living.py"), "--registered-name", "lived", "--rows", "800", "--asked", "50"],
+        [sys.executable, str(LIVING / "living.py"), "--registered-name", "lived"],
         cwd=tmp_path,
         env={**os.environ, "MLFLOW_TRACKING_URI": store},
         capture_output=True,
