@@ -1,6 +1,7 @@
 # `make demo` and `make test` do all the set-up themselves; they need Python 3.11 or newer and make.
 PYTHON ?= python3
 WORKERS ?= 2
+SYSTEM_WORKERS ?= 3  # they wait for servers, Java and browsers a third of their time
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
@@ -20,7 +21,7 @@ test: $(VENV)/.dev  ## all tests but those of `make system`
 	$(PYTEST) -m 'not system' $(ARGS)
 
 system: $(VENV)/.nice $(VENV)/.torch  ## tests of servers, examples and the pages of docs as a user runs them
-	$(PYTEST) -m system $(ARGS)
+	$(PYTEST) -n $(SYSTEM_WORKERS) -m system $(ARGS)
 
 thorough: $(VENV)/.nice $(VENV)/.torch  ## all tests, with many more examples of every law and every scenario of the suites; hours
 	HYPOTHESIS_PROFILE=ci $(PYTEST) $(ARGS)
