@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from mlflow_cf.evaluation.measure.evaluate import evaluate
 from mlflow_cf.evaluation.reported import report
 from mlflow_cf.explainers.registry import options_schema
 from mlflow_cf.files.explain import Asked, explain_files
-from mlflow_cf.files.rows import RowFiles
+from mlflow_cf.files.rows import READERS, RowFiles
 from mlflow_cf.gating.gate import gate
 from mlflow_cf.gating.rules import GateRules, read_rules, rules_for
 from mlflow_cf.model.flavors import fetch
@@ -446,13 +446,11 @@ def _friendly_errors(code: int = 1) -> Iterator[None]:
 
 
 def _read_rows(path: Path, hint: str = "--input-path") -> pd.DataFrame:
-    readers: dict[str, Callable[[Path], pd.DataFrame]]
-    readers = {".csv": pd.read_csv, ".json": pd.read_json, ".parquet": pd.read_parquet}
     if not path.is_file():
         raise click.BadParameter(f"there is no file {str(path)!r}", param_hint=hint)
-    if path.suffix not in readers:
-        raise click.BadParameter(f"{path.name} is none of {', '.join(readers)}", param_hint=hint)
-    return readers[path.suffix](path)
+    if path.suffix not in READERS:
+        raise click.BadParameter(f"{path.name} is none of {', '.join(READERS)}", param_hint=hint)
+    return READERS[path.suffix](path)
 
 
 def _read_query(text: str) -> dict[str, Any]:

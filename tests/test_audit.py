@@ -301,6 +301,21 @@ def test_traces_are_bounded_in_number_and_size(logged, monkeypatch, caplog):
     assert replay_trace(new[0].info.trace_id).verdict == "identical"
 
 
+def test_what_is_not_traced_of_a_long_table_becomes_no_object(logged, monkeypatch):
+    monkeypatch.setattr(Audit, "_write", lambda *_: None)
+    audit, rows = audit_of(logged["rows"]), pd.concat([TABLE] * 6, ignore_index=True)
+    answers = audit.explained.request(rows, {})
+    statuses = answers.statuses  # makes those that no array holds
+    before = sum(one is not None for one in answers.items._made)
+    own = Audit(audit.explained, audit.origin)
+    own.note(rows, {}, answers, 0)
+    own.settle()
+    made = sum(one is not None for one in answers.items._made) - before
+    kept = min(sum(status not in traces.UNTRACED for status in statuses), traces.MOST_ROWS)
+    assert 0 < made <= kept < len(rows)
+    assert sum(own._untraced.values()) == len(rows) - kept
+
+
 def test_no_reply_waits_for_a_store_that_does_not_answer(logged, monkeypatch, caplog):
     release, handed = Event(), []
     monkeypatch.setattr(traces, "MOST_WAITING", 2)

@@ -60,6 +60,7 @@ def registered(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     yield register
     mlflow.set_tracking_uri(before)
+    mlflow.set_experiment("Default")  # no other store knows ours
 
 
 @pytest.fixture
@@ -141,6 +142,7 @@ def test_an_alias_that_moved_meanwhile_is_not_overwritten(
     verdict = gate("loans", "2", rules)
     assert (verdict.passed, champion(), len(times)) == (False, "3", 1)
     assert "older than" in verdict.reasons[0]
+    assert (tags("2")["cf.gate.state"], tags("2")["cf.gate.champion"]) == ("refused", "3")
     times = compared_while(lambda: client.set_registered_model_alias("loans", "champion", "2"), monkeypatch)
     assert gate("loans", registered(), rules).moved
     assert (champion(), len(times)) == ("4", 2)  # compared with the new champion, too
@@ -179,6 +181,24 @@ def test_a_gate_that_died_is_taken_up(
     assert gate("loans", version, rules).moved
     assert client.get_run(died).info.status == "FAILED"
     assert Registry("loans", "champion").unfinished() == []
+
+
+def test_what_could_not_be_decided_is_left_to_be_taken_up(
+    registered: Callable[[], str], rules: GateRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version, registry = registered(), Registry("loans", "champion")
+
+    def fail() -> None:
+        raise OSError("the connection is lost")
+
+    with monkeypatch.context() as patch:
+        compared_while(fail, patch)
+        with pytest.raises(UndecidedError, match="is lost"):
+            gate("loans", version, rules)
+    assert (tags(version)["cf.gate.state"], registry.unfinished()) == ("running", [version])
+    MlflowClient().set_registered_model_alias("loans", "champion", version)  # by hand, before it is gated again
+    assert not gate("loans", version, rules).moved
+    assert (tags(version)["cf.gate.state"], registry.unfinished()) == ("passed", [])
 
 
 def test_a_claim_is_renewed_while_versions_are_compared(

@@ -21,6 +21,7 @@ from threading import Lock, Thread, main_thread
 from typing import Any, Final
 
 import mlflow
+import numpy as np
 import pandas as pd
 from mlflow.entities import SpanType
 
@@ -31,6 +32,7 @@ from mlflow_cf.features import Rows
 from mlflow_cf.policy import Query
 from mlflow_cf.records.document import canonical, query_values
 from mlflow_cf.version import VERSION
+from mlflow_cf.words.arrays import objects
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.result import Explanation, Status
 
@@ -92,9 +94,10 @@ class Audit:
 
         They are traced in another thread. Nothing is raised: whatever is wrong with a trace, the reply must leave.
         """
-        wanted = [number for number, status in enumerate(answers.statuses) if status not in UNTRACED]
+        statuses = answers.statuses  # of long tables, to read explanations would make an object of each
+        wanted = [number for number, status in enumerate(statuses) if status not in UNTRACED]
         kept = wanted[: self._reserve(min(len(wanted), MOST_ROWS))]
-        self._count_untraced(answers, set(kept))
+        self._count_untraced(np.delete(objects(statuses), kept).tolist())
         self._miss(len(wanted) - len(kept), f"at most {MOST_ROWS} of a request are, and {MOST_WAITING} wait for it")
         if not kept:
             return
@@ -147,18 +150,17 @@ class Audit:
                     record = record_of(one, values, number, self.origin, asked, mode)
                     write(record, {"cf.request": request, **self._told_untraced()}, noted)
                 else:  # it is no row of this model, as the reply says
-                    self._count_untraced([one], set())
+                    self._count_untraced([one.status])
                 self._release(1)
                 left.remove(number)
         except Exception as error:  # noqa: BLE001  as in `note`
             self._release(len(left))
             self._miss(len(left), type(error).__name__)
 
-    def _count_untraced(self, answers: Sequence[Explanation], traced: set[int]) -> None:
+    def _count_untraced(self, statuses: Sequence[str]) -> None:
         """Count answers without a trace of their own by status, for the next trace to tell."""
-        counts = Counter(one.status for number, one in enumerate(answers) if number not in traced)
         with self._lock:
-            self._untraced.update(counts)
+            self._untraced.update(statuses)
 
     def _told_untraced(self) -> dict[str, str]:
         """Return the tag that tells of rows without a trace, each of them once."""

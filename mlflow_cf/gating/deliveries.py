@@ -8,7 +8,7 @@ import hmac
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, Literal
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -59,8 +59,8 @@ class Deliveries:
         self._seen: dict[str, float] = {}
         self._lock = threading.Lock()
 
-    def read(self, headers: Mapping[str, str], body: bytes) -> tuple[str, str] | Literal["seen"] | None:
-        """Return the registered name and version that a delivery announces, None where it is of something else.
+    def read(self, headers: Mapping[str, str], body: bytes) -> tuple[str, str] | None:
+        """Return the registered name and version that a delivery announces; None: nothing new, or something else.
 
         Raises:
             RefusedError: it is too large, not signed with the secret, too old or from the future, or no event.
@@ -79,9 +79,9 @@ class Deliveries:
             announced = _Version.model_validate(event.data) if (event.entity, event.action) == CREATED else None
         except ValidationError:
             raise RefusedError(422, "no event of a registry") from None
-        if not self._new(delivery):
-            return "seen"
-        return None if announced is None else (announced.name, str(announced.version))
+        if not self._new(delivery) or announced is None:
+            return None
+        return announced.name, str(announced.version)
 
     def forget(self, delivery: str) -> None:
         """Let a delivery come again: it could not be taken."""

@@ -19,7 +19,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 from mlflow_cf.errors import CounterfactualError, InputError
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.versions_compared import compare
-from mlflow_cf.gating.registry import Claim, Registry, UndecidedError, reached
+from mlflow_cf.gating.registry import UNFINISHED, Claim, Registry, UndecidedError, reached
 from mlflow_cf.gating.rules import GateRules, read_rules, rules_for
 from mlflow_cf.validation import validated
 
@@ -92,7 +92,10 @@ def gate(
         for _ in range(ROUNDS):
             champion = registry.champion()
             if champion == number:
-                return Verdict(name, number, champion, passed=True, notes=(f"it is the {rules.alias} already",))
+                why = f"it is the {rules.alias} already"
+                if registry.told(number).get("state") in UNFINISHED:
+                    registry.note(number, reason=why, at=_now(), state="passed")
+                return Verdict(name, number, champion, passed=True, notes=(why,))
             verdict = _decided(registry, number, champion, rules, again=again)
             if not verdict.passed or _promoted(registry, claim, verdict):
                 return replace(verdict, moved=verdict.passed)
@@ -112,6 +115,7 @@ def _decided(registry: Registry, version: str, champion: str | None, rules: Gate
     """Return the verdict on a version: the one in its tags, or a new one, which is in its tags then."""
     if champion is not None and int(version) < int(champion):
         why = f"it is older than the {rules.alias}, {champion}; set the alias by hand to go back"
+        registry.note(version, reason=why, champion=champion, at=_now(), state="refused")
         return Verdict(registry.name, version, champion, passed=False, reasons=(why,))
     told = registry.told(version)
     _end(told.get("run_id", "") if told.get("state") == "running" else "")
@@ -124,8 +128,10 @@ def _decided(registry: Registry, version: str, champion: str | None, rules: Gate
             note = f"decided on {told.get('at', 'an earlier day')}"
             return replace(found, run_id=told.get("run_id", ""), report=told.get("report", ""), notes=(note,))
         found = _compared(registry, version, champion, rules, table)
+    except UndecidedError:  # it stays unfinished, and is taken up again
+        raise
     except CounterfactualError as error:
-        with suppress(UndecidedError):
+        with suppress(UndecidedError):  # what is wrong is told by the error, too
             registry.note(version, state="failed", reason=error.message, at=_now())
         raise
     state, reason = "passed" if found.passed else "refused", "; ".join(found.reasons)

@@ -165,7 +165,7 @@ def listener(keeper: Gatekeeper, secret: str) -> FastAPI:
     async def deliver(request: Request) -> JSONResponse:
         try:
             found = deliveries.read(request.headers, await _body(request))
-            taken = isinstance(found, tuple) and await run_in_threadpool(keeper.announced, *found)
+            taken = found is not None and await run_in_threadpool(keeper.announced, *found)
         except RefusedError as error:
             return JSONResponse({"refused": str(error)}, error.status)
         except UndecidedError as error:  # MLflow sends it again

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -16,13 +17,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.compare.comparison import read_thresholds
+from mlflow_cf.files.rows import READERS
 from mlflow_cf.validation import validated
 
-READERS: Final[Mapping[str, Callable[[Path], pd.DataFrame]]] = {
-    ".csv": pd.read_csv,
-    ".json": pd.read_json,
-    ".parquet": pd.read_parquet,
-}
+URI: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")  # of an artifact; drives of Windows have one letter
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -66,7 +64,7 @@ class GateRules(BaseModel):
             InputError: there is no such table, or it cannot be read.
         """
         path = Path(self.rows)
-        if "://" in self.rows or self.rows.startswith("runs:/"):
+        if URI.match(self.rows):
             try:
                 path = Path(mlflow.artifacts.download_artifacts(self.rows))
             except (MlflowException, OSError) as error:
@@ -97,8 +95,8 @@ def read_rules(path: Path) -> dict[str, GateRules]:
     for name, given in content.items():
         rules = validated(GateRules, given, str(name))
         rules.wanted()
-        beside = "://" not in rules.rows and not rules.rows.startswith("runs:/")
-        found[str(name)] = rules.model_copy(update={"rows": str(path.parent / rules.rows)}) if beside else rules
+        own = rules.rows if URI.match(rules.rows) else str(path.parent / rules.rows)
+        found[str(name)] = rules.model_copy(update={"rows": own})
     return found
 
 

@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, Literal
 
 import numpy as np
@@ -167,7 +168,7 @@ class Statistics:
                 found[at] = stability(*cells)
         return found
 
-    @property
+    @cached_property
     def shares(self) -> list[bool]:
         """Which hypotheses are about a share."""
         return [one.measure.startswith(("status.", "proof.")) or one.measure in SHARES for one in self.tested]

@@ -14,7 +14,7 @@ import numpy as np
 from mlflow import MlflowClient
 from mlflow.entities import Metric
 
-from mlflow_cf.evaluation.logged import in_run
+from mlflow_cf.evaluation.logged import NOTE, in_run
 from mlflow_cf.monitoring.result import Monitoring
 
 FOLDER: Final = "monitoring"
@@ -22,7 +22,6 @@ PREFIX: Final = "cf/monitoring"
 AT_ONCE: Final = 900  # metrics; MLflow takes 1,000
 MOST_FEATURES: Final = 10  # that have a metric of their own: the most advised ones
 TABLES: Final = ("spans", "windows", "features", "outcomes", "drift")
-NOTE: Final = "mlflow.note.content"
 _ODD: Final = re.compile(r"[^\w\-. /]")
 
 

@@ -79,6 +79,7 @@ def server(tmp_path: Path) -> Iterator[str]:
         mlflow.set_experiment("gate")  # another test may have left one of its own store
         yield url
     mlflow.set_tracking_uri(before)
+    mlflow.set_experiment("Default")
 
 
 def log_version(model: Any, data: pd.DataFrame) -> str:
