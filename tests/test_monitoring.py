@@ -11,12 +11,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import many
+from matplotlib.figure import Figure
 from scipy import stats
 
 import mlflow_cf
 from mlflow_cf.cli import main
 from mlflow_cf.errors import InputError
-from mlflow_cf.monitoring import drift
+from mlflow_cf.monitoring import drift, pictures
 from mlflow_cf.monitoring.figures import figures
 from mlflow_cf.monitoring.lines import Named, lines_of, moments, named
 from mlflow_cf.monitoring.monitor import monitor
@@ -524,6 +525,18 @@ def test_names_of_features_are_escaped(moved):
 
 
 @pytest.mark.system
+@pytest.mark.parametrize("values", [[0.99, 1.0, 1.0], [0.0, 0.01, 0.0], [0.2, 0.9, 0.5]])
+def test_an_axis_of_shares_tells_nothing_beyond_all_and_none(values):
+    figure = Figure()
+    axes, shares = figure.subplots(), pd.Series(values)
+    pictures._trend(axes, shares, shares - 0.05, shares + 0.05, [False] * 3, share=True)
+    ticks = axes.get_yticks()
+    assert len(ticks) > 1
+    assert 0 <= min(ticks) < max(ticks) <= 1
+    format_tick = axes.yaxis.get_major_formatter()
+    assert [float(format_tick(tick).removesuffix(" %")) / 100 for tick in ticks] == pytest.approx(ticks, rel=1e-3)
+
+
 def test_a_run_has_metrics_with_steps_tables_pictures_and_the_page(moved):
     found = monitor(moved, groups="sex")
     client = mlflow.MlflowClient()

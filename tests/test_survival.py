@@ -50,6 +50,12 @@ def explained() -> ExplainedModel:
     return mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=LESS)
 
 
+def test_a_description_says_what_is_promised(explained: ExplainedModel) -> None:
+    told = " ".join(str(explained.describe()).split())
+    assert "survival: 4 retrained models: " in told
+    assert "answers hold under 0.6 of later models with confidence 0.9" in told
+
+
 def test_all_of_few_models_agree_and_the_reply_says_how_surely(explained: ExplainedModel) -> None:
     promise = explained.policy.survival
     assert promise is not None
@@ -216,7 +222,7 @@ class TestRefused:
     def test_fits_that_fail_are_made_again_and_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         failing(monkeypatch, lambda fit: fit == 2)
         explained = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=LESS)
-        assert "1 retrained models failed with ValueError" in explained.extra_models.describe()["survival"]
+        assert "1 retrained model failed with ValueError" in explained.extra_models.describe()["survival"]
 
     def test_too_many_that_fail(self, monkeypatch: pytest.MonkeyPatch) -> None:
         failing(monkeypatch, lambda fit: fit > 1)

@@ -104,7 +104,7 @@ def _serve_and_follow(chosen: argparse.Namespace, asked: pd.DataFrame) -> None:
         acts = bool(rng.random() < 0.6)
         later_row = response["counterfactuals"][0]["row"] if acts else None
         mlflow_cf.outcome(trace_id, acted=acts, row=later_row, decision=1 if acts else None)
-    told = mlflow_cf.monitor(mlflow.search_traces(model_id=served.metadata.model_id)).outcomes
+    told = mlflow_cf.monitor(mlflow.search_traces(model_id=served.metadata.model_id), log_run=False).outcomes
     print(told.to_string(index=False, float_format="{:.2f}".format))
 
 

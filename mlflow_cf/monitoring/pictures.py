@@ -177,10 +177,13 @@ def _tidy(axes: Axes, *, share: bool) -> None:
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.grid(axis="y", color=LIGHT, linewidth=0.8)
     axes.tick_params(labelsize=SMALL, length=0, colors=DARK)
-    axes.yaxis.set_major_locator(MaxNLocator(4))
     axes.margins(y=0.15)
+    low, high = axes.get_ylim()
+    ticks = MaxNLocator(4).tick_values(low, high)
     if share:
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.3g} %"))
+        low, high = max(low, 0.0), min(high, 1.0)
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g} %"))
+    axes.set_yticks([tick for tick in ticks if low <= tick <= high])
 
 
 def _named_windows(axes: Axes, names: list[str], columns: int) -> None:

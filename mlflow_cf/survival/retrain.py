@@ -30,6 +30,7 @@ from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import Version, opened
 from mlflow_cf.policy.survival import WHERE, SurvivalWanted
 from mlflow_cf.unlogged import unlogged
+from mlflow_cf.words.sentences import counted
 
 GIVE: Final = 'pass retrained models instead: {"models": [URI or model, ...]}'
 SPARE: Final = 0.25  # of the models: so many more are fitted where some fail
@@ -188,9 +189,9 @@ def _classes_of(estimator: Any, rows: Rows) -> tuple[bool, NDArray[Any]]:
 
 def _told(failed: Counter[str], again: int) -> str:
     """Return in words what went wrong."""
-    parts = [f"{count} retrained models failed with {kind}" for kind, count in sorted(failed.items())]
+    parts = [f"{counted(count, 'retrained model')} failed with {kind}" for kind, count in sorted(failed.items())]
     if again:
-        parts.append(f"rows were drawn again {again} times, because they lacked a class")
+        parts.append(f"rows were drawn again {counted(again, 'time')}, because they lacked a class")
     return "; ".join(parts)
 
 

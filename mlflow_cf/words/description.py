@@ -57,6 +57,7 @@ def _blocks(facts: Facts) -> dict[str, Sequence[str]]:
         "surrogate": [] if facts["surrogate"] is None else [_surrogate(facts["surrogate"])],
         "target": [_listed(policy["target"])],
         "constraints": list(constraints_told(policy["constraints"])) or ([] if facts["causal"] else ["none"]),
+        "requirements": list(_requirements(facts)),
         "causal": [_causal(fact) for fact in facts["causal"]],
         "values": [policy["values"]],
         "distance": [_listed(policy["distance"])],
@@ -101,6 +102,18 @@ def _model(facts: Facts) -> str:
         return f"{facts['flavor']}, predicts a number"
     decides = ", the largest decides" if facts["largest_score_decides"] else ""
     return f"{facts['flavor']}, labels {_value(facts['classes'])}, {SCORES[facts['score']]}{decides}"
+
+
+def _requirements(facts: Facts) -> Iterator[str]:
+    """Yield under what else answers hold, and what is known of the models that say so."""
+    for path, note in facts["requirements"].items():
+        if path != "survival":
+            yield f"{path}: {note}"
+            continue
+        survival = facts["policy"]["survival"]
+        asked = "" if survival["required"] else ", where a request asks for it"
+        share = f"{survival['holds']:.4g} of later models with confidence {survival['confidence']:.4g}"
+        yield f"survival: {note}; answers hold under {share}{asked}"
 
 
 def _steps(facts: Facts) -> Iterator[str]:
