@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -17,16 +17,26 @@ from mlflow_cf.constraints import ConstraintSource, Values
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers.registry import ExplainerSource, explainer_of
-from mlflow_cf.features import BackgroundRows, FeatureSpace, Table, as_background, stand_ins
+from mlflow_cf.features import BackgroundRows, FeatureSpace, Floats, Table, as_background, stand_ins
+from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.flavors import open_native
-from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.model.judge import Judge, OpenModel
 from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
-from mlflow_cf.policy.survival import SurvivalSource
+from mlflow_cf.policy.survival import SurvivalSource, SurvivalWanted
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
-from mlflow_cf.survival import Retrained, future_models, retrained
+from mlflow_cf.survival import (
+    Refit,
+    Retrained,
+    Showing,
+    Trial,
+    future_models,
+    given_models,
+    learned_from,
+    tried,
+)
 from mlflow_cf.words.phrases import Language
 
 _logger = logging.getLogger(__name__)
@@ -82,7 +92,8 @@ def wrap(
                           language, reasons, protected, survival)  # fmt: skip
     rows, labels, counted = taken(data, labels)
     opened = open_native(model, output=output, rows=rows)
-    versions, drawn = open_versions(options.versions, rows, output), drawn_models(model, opened, rows, labels, options)
+    versions = open_versions(options.versions, rows, output)
+    drawn, options = drawn_models(model, opened, rows, labels, options)
     return assemble(opened, rows, labels, options, OtherModels(versions, drawn), counted)
 
 
@@ -101,20 +112,86 @@ class OtherModels:
 
 def drawn_models(
     model: object, opened: OpenModel, data: Table, labels: ArrayLike | None, options: WrapOptions
-) -> Retrained | None:
+) -> tuple[Retrained | None, WrapOptions]:
     """Return the models that retraining a model, which is also `opened`, may give; None if none are asked for.
+
+    The options say then how strict the promise is, if that was left open.
 
     Raises:
         InputError: there are no labels, or it cannot be retrained.
     """
     wanted = options.surviving
     if wanted is None:
-        return None
+        return None, options
     options.policy(opened)  # what is wrong with it is found before anything is fitted
     rows = data if isinstance(data, np.ndarray) else as_background(data, opened.columns, numbered=True)
     if isinstance(rows, pd.DataFrame) and opened.columns and set(opened.columns) <= set(rows.columns):
         rows = rows.loc[:, list(opened.columns)]
-    return retrained(model, rows, labels, wanted, options.seed)
+    if not wanted.retrained:
+        return given_models(wanted, rows), options
+    learned, tells = learned_from(rows, labels), ""
+    refit = Refit.of(model, learned)
+    if wanted.on_trial:
+
+        def prepared(trial: Trial, wanted: SurvivalWanted) -> Showing:
+            return OnTrial.of(options, trial, wanted).held
+
+        certain = opened.score_kind == "probability" and not opened.regression
+        wanted, tells = tried(refit, learned, wanted, options.seed, prepared, margins=certain)
+    drawn = refit.drawn(learned, wanted, np.random.default_rng(options.seed))
+    told = "; ".join(note for note in (tells, drawn.note) if note)
+    return replace(drawn, note=told), replace(options, survival=wanted)
+
+
+TRIED: Final = 24  # rows of each half that are explained on trial
+TRIED_EVALUATIONS: Final = 2_000  # candidates scored for each
+TRIED_S: Final = 30.0  # for all of them
+
+
+@dataclass(frozen=True, eq=False)
+class OnTrial:
+    """A model of one half of the rows, whose answers are shown to models of the other half.
+
+    Attributes:
+        explained: the model; refused: (m, d) rows of the other half that it refuses; later: those other models.
+    """
+
+    explained: ExplainedModel
+    refused: pd.DataFrame
+    later: Sequence[Judge]
+
+    @classmethod
+    def of(cls, options: WrapOptions, trial: Trial, wanted: SurvivalWanted) -> OnTrial:
+        """Prepare a trial."""
+        opened = open_native(trial.model, output=None, rows=trial.own.data)
+        alone = replace(options, survival=wanted, robust_to=(), why_not=False, trace=False, certify=False, privacy=None)
+        explained = assemble(opened, trial.own.data, trial.own.labels, alone, OtherModels(drawn=trial.drawn))
+        target, rows = explained.policy.target, as_background(trial.other.data, opened.columns, numbered=True)
+        if not target.differs:  # else every row is one to turn
+            rows = rows[~explained.context.model.bound(target, -1).met(explained.judge.outcome(rows))]
+        models = [open_native(model, output=None, rows=trial.own.data) for model in trial.later]
+        return cls(explained, rows.head(TRIED), [Judge.learn(model, explained.background)[0] for model in models])
+
+    def held(self, margin: float) -> Floats:
+        """Return the share (k,) of the later models under which each answer with such a margin holds."""
+        policy = self.explained.policy
+        survival = None if policy.survival is None else policy.survival.model_copy(update={"margin": margin})
+        asked = replace(self.explained, policy=policy.model_copy(update={"survival": survival}))
+        told = asked.explain(self.refused, max_evaluations=TRIED_EVALUATIONS, time_limit_s=TRIED_S)
+        found = [one for one in told if one.counterfactuals]
+        if not found:
+            return np.empty(0)
+        answers = asked.space.from_values([one.counterfactuals[0].row for one in found])
+        differs, labels = policy.target.differs, [one.prediction for one in found]
+        own = asked.model.codes_of(labels) if differs else np.full(len(found), -1)
+        plain = policy.target.model_copy(update={"min_probability": None})
+        held = np.zeros(len(found))
+        for judge in self.later:
+            outcome = judge.outcome(answers)
+            for label in np.unique(own):
+                some = np.flatnonzero(own == label)
+                held[some] += BoundTarget(plain, judge.model, int(label)).met(outcome.take(some))
+        return held / len(self.later)
 
 
 def assemble(

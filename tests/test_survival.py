@@ -17,6 +17,7 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.artifact.format.files import SURVIVAL_ARRAYS
@@ -25,6 +26,7 @@ from mlflow_cf.evaluation.compare.side_by_side import Bootstrap, Issued, judged,
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.policy.survival import SurvivalWanted
 from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST
+from mlflow_cf.survival import Refit, Rows, Showing, Trial, tried
 from mlflow_cf.survival.retrain import Draws
 from mlflow_cf.survival.stored import from_arrays, to_arrays
 
@@ -32,7 +34,7 @@ RNG = np.random.default_rng(0)
 DATA = pd.DataFrame({"a": RNG.normal(size=300).round(1), "b": RNG.normal(size=300).round(1)})
 DATA["c"] = RNG.choice(["x", "y", "z"], 300)
 GOOD = (DATA["a"] + DATA["b"] + (DATA["c"] == "x") + RNG.normal(size=300) * 0.5 > 0.8).astype(int)
-LESS = {"holds": 0.6, "confidence": 0.9, "compared": 1}  # four models
+LESS = {"holds": 0.6, "confidence": 0.9, "compared": 1, "rows": 0.5}  # four models, without a trial
 
 
 def coded(last: Any) -> Any:
@@ -206,6 +208,81 @@ def test_a_comparison_tells_what_was_promised_beside_what_happened(explained: Ex
     assert np.isnan(plain.promised).all()
 
 
+def test_with_a_margin_every_retrained_model_is_surer() -> None:
+    wanted = {**LESS, "margin": 0.1}
+    found = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=wanted)
+    assert found.policy.survival is not None
+    assert found.policy.survival.margin == 0.1
+    answers = [one.counterfactuals[0] for one in found.explain(POOR, certify=True)]
+    future = found.extra_models.future
+    assert future is not None
+    scores = future.requirement.judge.outcome(found.space.from_values([one.row for one in answers])).scores
+    assert scores is not None
+    assert (scores[:, 1::2] >= 0.6).all()
+    assert all(answer.proof == "optimal" for answer in answers)
+    near = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=LESS).explain(POOR, certify=True)
+    assert sum(one.counterfactuals[0].distance for one in near) < sum(one.distance for one in answers)
+
+
+class TestTrial:
+    """How strict a promise is where its owner says nothing of it."""
+
+    ROWS = Rows(DATA, GOOD.to_numpy())
+    WANTED = SurvivalWanted(holds=0.6, confidence=0.9, compared=1)
+
+    def tried(self, *held: float, margins: bool = True, rows: Rows = ROWS) -> tuple[tuple[float, float], str, int]:
+        """Return the rows and the margin that are chosen where the steps hold so often, what is said, and the asked."""
+        shares, asked = iter(held), list[tuple[float | None, float | None]]()
+
+        def preparing(trial: Trial, wanted: SurvivalWanted) -> Showing:
+            assert len(trial.drawn.models) == 4
+            assert len(trial.own.labels) == len(trial.other.labels) == len(rows.labels) // 2
+
+            def showing(margin: float) -> Any:
+                first = not asked or asked[-1] != (wanted.rows, margin)
+                asked.append((wanted.rows, margin))
+                return np.array([next(shares)]) if first else np.empty(0)
+
+            return showing
+
+        refit = Refit.of(MODEL, rows)
+        wanted, note = tried(refit, rows, self.WANTED, 0, preparing, margins=margins)
+        return (wanted.drawn, float(wanted.margin or 0)), note, len(asked)
+
+    def test_the_least_strict_step_that_holds_is_chosen(self) -> None:
+        assert self.tried(0.7) == ((0.5, 0.0), "", 2)
+        chosen, note, asked = self.tried(0.5, 0.59, 0.6)
+        assert (chosen, asked) == ((0.25, 0.1), 6)
+        assert note == "draws of 25% of the rows, margin 0.1: with less, halves of the rows broke the promise"
+
+    def test_a_promise_that_is_never_kept_is_made_with_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
+        chosen, note, _ = self.tried(0.1, 0.2, 0.3, 0.4)
+        assert chosen == (0.25, 0.2)
+        told = "answers of half of the rows held under 40% of later models (draws of 25% of the rows, margin 0.2); "
+        assert note == told + "the promise may break"
+        assert note in caplog.text
+
+    def test_without_probabilities_there_is_no_margin(self) -> None:
+        assert self.tried(0.1, margins=False)[0] == (0.5, 0.0)
+
+    def test_what_cannot_be_tried_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        chosen, note, asked = self.tried(rows=self.ROWS.take(np.arange(199)))
+        assert (chosen, note, asked) == ((0.5, 0.0), "not tried whether the promise is kept: fewer than 200 rows", 0)
+        failing(monkeypatch, lambda fit: fit < 3)  # those that judge
+        chosen, note, asked = self.tried()
+        assert (chosen, note, asked) == ((0.5, 0.0), "not tried whether the promise is kept: ValueError", 0)
+
+    def test_a_model_of_mere_chance_needs_more_than_one_that_has_learned(self) -> None:
+        chance = np.random.default_rng(1).permutation(GOOD.to_numpy())
+        tree = coded(DecisionTreeClassifier(random_state=0))
+        wanted = {"holds": 0.8, "confidence": 0.9, "compared": 1}
+        note = mlflow_cf.wrap(tree.fit(DATA, chance), DATA, chance, target=1, survival=wanted).describe()
+        learned = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=wanted)
+        assert learned.policy.survival is not None
+        assert learned.policy.survival.margin == 0
+        assert "draws of 25% of the rows" in " ".join(str(note).split())
+
+
 def failing(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> None:
     """Let some fits fail, by their number."""
     fit, fits = LogisticRegression.fit, count(1)
@@ -264,6 +341,7 @@ class TestRefused:
             ({"confidence": 0}, "survival.confidence: "),
             ({"hold": 0.9}, "survival.hold: "),
             ({"rows": 0}, "survival.rows: "),
+            ({"margin": 0.5}, "survival.margin: "),
             ({"models": "jackknife"}, "survival.models"),
             ("bootstrap", "survival: a str is no survival"),
             ({"models": []}, "survival.of"),

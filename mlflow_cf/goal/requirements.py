@@ -18,7 +18,7 @@ from mlflow_cf.goal.scorer import Scorer, joined
 from mlflow_cf.goal.targets import BoundTarget, Rating, Votes, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
-from mlflow_cf.policy.survival import Survives
+from mlflow_cf.policy.survival import Survival
 from mlflow_cf.policy.target import Target
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.reasons import Uncertified
@@ -48,7 +48,7 @@ class Requirement:
     opened: Opened
     target: Target | None = None
     votes: Votes | None = None
-    promise: Survives | None = None
+    promise: Survival | None = None
 
     @classmethod
     def learn(
@@ -64,8 +64,11 @@ class Requirement:
         Raises:
             InputError: a label it does not know, or a probability it does not give.
         """
+        wanted = self.target or target
         try:
-            (self.target or target).check(self.judge.model)
+            wanted.check(self.judge.model)
+            if self.promise is not None:
+                wanted.check_margin(float(self.promise.margin), self.judge.model)
         except InputError as error:
             fact = f"cannot meet the target ({error.path}: {error.fact})"
             raise InputError(self.origin.path, fact, "leave it out, or name a target that all of them know") from error
@@ -73,6 +76,8 @@ class Requirement:
     def bound(self, target: BoundTarget) -> BoundTarget:
         """Return what this judge must predict, given the model's bound `target` of the row to explain."""
         wanted, own, model = self.target or target.target, -1, self.judge.model
+        if self.promise is not None:
+            wanted = wanted.with_margin(float(self.promise.margin))
         if wanted.differs and target.own >= 0:
             label = target.model.classes[target.own]
             own = model.classes.index(label) if label in model.classes else -1

@@ -33,6 +33,8 @@ WHERE: Final = "survival"
 MOST_MODELS: Final = 256
 MOST_MISSES: Final = 32
 MOST_COMPARED: Final = 1_000_000
+Margin = Annotated[Number, Field(ge=0, lt=0.5)]
+HALF: Final = 0.5  # of the rows: a bootstrap of so many varies as the next model does beside the present one
 Count = Annotated[StrictInt, Field(ge=1, le=MOST_MODELS)]
 
 
@@ -97,11 +99,13 @@ class Survival(Survives):
         models: how they were made: each fitted to a ``bootstrap`` of the data, or to half of it (``folds``); or
             ``given`` by the owner.
         of: how many there are.
+        margin: by how much each must find the wanted label likelier than the target asks, to accept an answer.
         required: whether every answer must survive, or only where a request asks for that.
     """
 
     models: Literal["bootstrap", "folds", "given"] = "bootstrap"
     of: Count
+    margin: Margin = 0.0
     required: StrictBool = True
 
     @property
@@ -156,12 +160,15 @@ class SurvivalWanted(Survives):
         models: how retrained models are made: the estimator is fitted to a ``bootstrap`` of the rows, or to halves of
             them (``folds``); or the retrained models themselves.
         rows: how many rows a bootstrap draws, as a share of all; fewer make models differ more.
+        margin: by how much each model must find the wanted label likelier than the target asks. Where neither `rows`
+            nor `margin` is given, halves of the rows tell which of some the promise needs.
         misses: how many of them may refuse an answer. More misses need more models, and give nearer answers.
         required: whether every answer must survive, or only where a request asks for that.
     """
 
     models: How | tuple[Any, ...] = "bootstrap"
-    rows: Annotated[Number, Field(gt=0, le=1)] = 0.5
+    rows: Annotated[Number, Field(gt=0, le=1)] | None = None
+    margin: Margin | None = None
     misses: Annotated[StrictInt, Field(ge=0, le=MOST_MISSES)] | None = None
     required: StrictBool = True
 
@@ -198,6 +205,16 @@ class SurvivalWanted(Survives):
         return isinstance(self.models, str)
 
     @property
+    def on_trial(self) -> bool:
+        """Whether it is left to a trial how strict the promise is."""
+        return self.models == "bootstrap" and self.rows is None and self.margin is None
+
+    @property
+    def drawn(self) -> float:
+        """How many rows a bootstrap draws, as a share of all."""
+        return HALF if self.rows is None else float(self.rows)
+
+    @property
     def given(self) -> tuple[Any, ...]:
         """The models that the owner gives."""
         return () if isinstance(self.models, str) else self.models
@@ -211,7 +228,7 @@ class SurvivalWanted(Survives):
         """Return what becomes part of the policy, with so many models."""
         how = self.models if isinstance(self.models, str) else "given"
         known = {"confidence": self.confidence, "holds": self.holds, "compared": self.compared, "models": how, "of": of}
-        return validated(Survival, {**known, "required": self.required}, WHERE)
+        return validated(Survival, {**known, "margin": self.margin or 0.0, "required": self.required}, WHERE)
 
 
 SurvivalSource = SurvivalWanted | Mapping[str, Any] | bool | None

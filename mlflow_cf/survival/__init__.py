@@ -1,6 +1,18 @@
 """Answers that hold under the models that retraining may give: those models, and the requirement that they make."""
 
 from mlflow_cf.survival.future import FutureModels, future_models
-from mlflow_cf.survival.retrain import Retrained, retrained
+from mlflow_cf.survival.retrain import Refit, Retrained, Rows, given_models, learned_from
+from mlflow_cf.survival.trial import Showing, Trial, tried
 
-__all__ = ["FutureModels", "Retrained", "future_models", "retrained"]
+__all__ = [
+    "FutureModels",
+    "Refit",
+    "Retrained",
+    "Rows",
+    "Showing",
+    "Trial",
+    "future_models",
+    "given_models",
+    "learned_from",
+    "tried",
+]

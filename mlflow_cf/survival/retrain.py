@@ -7,7 +7,7 @@ lies around the model at hand with the variance 2 S. A bootstrap of n of n rows 
 otherwise. Halves of the rows (``folds``) have no row twice, and show S: models differ less than the next one will.
 
 What the rows at hand have in common stays hidden: all draws share it, and a search for the nearest answer leans on it.
-Models that follow single rows closely, such as boosting, then keep less than is promised; draws of fewer rows help.
+Models that follow single rows closely, such as boosting, then keep less than is promised; `trial` finds out.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -76,35 +77,34 @@ class Rows:
     data: pd.DataFrame | NDArray[Any]
     labels: NDArray[Any]
 
-    def take(self, places: Places) -> tuple[pd.DataFrame | NDArray[Any], NDArray[Any]]:
+    def take(self, places: Places) -> Rows:
         """Return some of the rows, with their labels."""
         data = self.data
         some = data.iloc[places].reset_index(drop=True) if isinstance(data, pd.DataFrame) else data[places]
-        return some, self.labels[places]
+        return Rows(some, self.labels[places])
 
 
-def retrained(
-    model: object,
-    data: pd.DataFrame | NDArray[Any],
-    labels: ArrayLike | None,
-    wanted: SurvivalWanted,
-    seed: int,
-    output: str | None = None,
-) -> Retrained:
-    """Return the models that are given, or the owner's estimator fitted to draws of its rows (n, d) and labels (n,).
+def given_models(wanted: SurvivalWanted, data: Any, output: str | None = None) -> Retrained:
+    """Return the models that the owner gives, opened on rows of data (n, d).
 
     Raises:
-        InputError: no labels, an estimator that cannot be fitted anew, too many fits that fail, or a given model that
-            cannot be opened.
+        InputError: one of them cannot be opened.
     """
-    if not wanted.retrained:
-        return Retrained(tuple(_given(wanted.given, data, output)))
+    return Retrained(tuple(_given(wanted.given, data, output)))
+
+
+def learned_from(data: pd.DataFrame | NDArray[Any], labels: ArrayLike | None) -> Rows:
+    """Return the rows (n, d) and labels (n,) that models are retrained on.
+
+    Raises:
+        InputError: no labels, or not one per row.
+    """
     if labels is None:
         raise InputError(WHERE, "models are retrained on labels, and there are none", f"pass labels, or {GIVE}")
     known = np.asarray(labels)
     if known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    return _fitted(_clonable(model), Rows(data, known), wanted, np.random.default_rng(seed))
+    return Rows(data, known)
 
 
 def _given(models: tuple[Any, ...], data: Any, output: str | None) -> Iterator[OpenModel]:
@@ -134,27 +134,55 @@ def _clonable(model: object) -> Any:
     return model
 
 
-def _fitted(estimator: Any, rows: Rows, wanted: SurvivalWanted, rng: np.random.Generator) -> Retrained:
-    """Return as many models as are wanted, fitted to draws of rows; some more are tried where fits fail."""
-    regression, classes = _classes_of(estimator, rows)
-    draw = Draws(rows.labels, None if regression else classes, rng)
-    of, models, failed = wanted.wanted_models, list[OpenModel](), Counter[str]()
-    drawn = draw.halves() if wanted.models == "folds" else draw.bootstraps(float(wanted.rows))
-    while len(models) < of and failed.total() <= SPARE * of + 1:
-        try:
-            fitted = _fit(estimator, *rows.take(next(drawn)), int(rng.integers(2**31)))
-            models.append(open_native(fitted, output=None, rows=rows.data))
-        except InputError:
-            raise
-        except Exception as error:  # noqa: BLE001  any estimator, any error; the message may quote rows
-            failed[type(error).__name__] += 1
-    note = _told(failed, draw.again)
-    if len(models) < of:
-        fact = f"only {len(models)} of {of} models could be retrained ({note})"
-        raise InputError(WHERE, fact, f"pass more rows of data, or {GIVE}")
-    if note:
-        _logger.warning("survival: %s", note)
-    return Retrained(tuple(models), note)
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """The owner's estimator, to be fitted anew.
+
+    Attributes:
+        estimator: can be cloned; classes: what every fit must see, as text; None for a regression.
+    """
+
+    estimator: Any
+    classes: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, model: object, rows: Rows) -> Refit:
+        """Return how a model is fitted anew to rows.
+
+        Raises:
+            InputError: it cannot be cloned, or the labels have one class.
+        """
+        estimator = _clonable(model)
+        return cls(estimator, _classes_of(estimator, rows))
+
+    def fit(self, rows: Rows, rng: np.random.Generator) -> Any:
+        """Return the estimator fitted to rows."""
+        return _fit(self.estimator, rows.data, rows.labels, int(rng.integers(2**31)))
+
+    def drawn(self, rows: Rows, wanted: SurvivalWanted, rng: np.random.Generator) -> Retrained:
+        """Return as many models as are wanted, fitted to draws of rows; some more are tried where fits fail.
+
+        Raises:
+            InputError: too many fits fail, or a model cannot be opened.
+        """
+        draw = Draws(rows.labels, self.classes, rng)
+        of, models, failed = wanted.wanted_models, list[OpenModel](), Counter[str]()
+        places = draw.halves() if wanted.models == "folds" else draw.bootstraps(wanted.drawn)
+        while len(models) < of and failed.total() <= SPARE * of + 1:
+            try:
+                fitted = self.fit(rows.take(next(places)), rng)
+                models.append(open_native(fitted, output=None, rows=rows.data))
+            except InputError:
+                raise
+            except Exception as error:  # noqa: BLE001  any estimator, any error; the message may quote rows
+                failed[type(error).__name__] += 1
+        note = _told(failed, draw.again)
+        if len(models) < of:
+            fact = f"only {len(models)} of {of} models could be retrained ({note})"
+            raise InputError(WHERE, fact, f"pass more rows of data, or {GIVE}")
+        if note:
+            _logger.warning("survival: %s", note)
+        return Retrained(tuple(models), note)
 
 
 def _fit(estimator: Any, data: Any, labels: Any, seed: int) -> Any:
@@ -171,8 +199,8 @@ def _fit(estimator: Any, data: Any, labels: Any, seed: int) -> Any:
     return fresh
 
 
-def _classes_of(estimator: Any, rows: Rows) -> tuple[bool, NDArray[Any]]:
-    """Return whether an estimator predicts numbers, and else the classes that every fit must see.
+def _classes_of(estimator: Any, rows: Rows) -> NDArray[Any] | None:
+    """Return the classes that every fit must see, as text; None for an estimator that predicts numbers.
 
     Raises:
         InputError: the labels have one class.
@@ -180,11 +208,11 @@ def _classes_of(estimator: Any, rows: Rows) -> tuple[bool, NDArray[Any]]:
     from sklearn.base import is_regressor  # noqa: PLC0415  as above
 
     if is_regressor(estimator):
-        return True, rows.labels[:0]
+        return None
     classes = np.unique(rows.labels.astype(str))
     if len(classes) < 2:
         raise InputError("labels", f"{len(classes)} class in all rows", "pass labels of every class")
-    return False, classes
+    return classes
 
 
 def _told(failed: Counter[str], again: int) -> str:
@@ -214,10 +242,20 @@ class Draws:
         while True:
             yield self._whole(lambda: [self._rng.integers(self._count, size=size)])[0]
 
+    def parts(self, share: float) -> Iterator[Places]:
+        """Yield a share of the rows, each at most once, without end."""
+        size = math.ceil(self._count * share)
+        while True:
+            yield self._whole(lambda: [self._rng.permutation(self._count)[:size]])[0]
+
+    def pairs(self) -> Iterator[list[Places]]:
+        """Yield both halves of the rows, of one order of them after the other, without end."""
+        while True:
+            yield self._whole(lambda: np.array_split(self._rng.permutation(self._count), 2))
+
     def halves(self) -> Iterator[Places]:
         """Yield one half of the rows and then the other, of one order of them after the other, without end."""
-        while True:
-            yield from self._whole(lambda: np.array_split(self._rng.permutation(self._count), 2))
+        return chain.from_iterable(self.pairs())
 
     def _whole(self, draw: Any) -> list[Places]:
         """Return what is drawn, once every part of it has every class.

@@ -131,9 +131,8 @@ def build(
         lineage = inner.copy(source, model_folder, downloads)
         opened = open_folder(model_folder, output=packaging.output, rows=data)
     packed = versions.pack(options.versions, scratch, data, packaging.output)
-    others = OtherModels(
-        {one.version.name: one.model for one in packed}, drawn_models(model, opened, data, labels, options)
-    )
+    drawn, options = drawn_models(model, opened, data, labels, options)
+    others = OtherModels({one.version.name: one.model for one in packed}, drawn)
     explained = assemble(opened, data, labels, options, others, counted)
     if not explained.policy.privacy.keeps_rows:
         _check_rowless(explained, data, packaging.input_example)
