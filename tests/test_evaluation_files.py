@@ -51,6 +51,16 @@ def test_lines_are_read_in_parts(tmp_path: Path) -> None:
     np.testing.assert_array_equal(lines.column(path, "mixed"), [0.5, np.nan, 1.0, np.nan, 2.0])
     empty = written(tmp_path / "empty.parquet", row=[], mixed=[])
     assert lines.first(empty, 3).columns.tolist() == ["row", "mixed"]
+    assert lines.at(empty, np.array([], np.intp), ["mixed"]).columns.tolist() == ["mixed"]
+
+
+@given(st.integers(1, 9), st.sets(st.integers(0, 6)))
+def test_some_lines_are_those_at_their_places(tmp_path_factory: Any, at_once: int, places: set[int]) -> None:
+    path = written(tmp_path_factory.mktemp("lines") / "lines.parquet", row=list("abcdefg"), mixed=list(range(7)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "ROWS_AT_ONCE", at_once)
+        found = lines.at(path, np.array(sorted(places), np.intp), ["mixed", "row"])
+    assert found.to_dict("list") == {"mixed": sorted(places), "row": ["abcdefg"[at] for at in sorted(places)]}
 
 
 def test_the_ranking_is_by_rows_that_all_answered(tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ MEANS: Final[Mapping[str, str]] = {
     lines.ABSOLUTE_ERROR: "mean_absolute_error",
 }
 FACTS: Final = ("status", "reason", "proof", "answers", "seconds")  # columns of lines that counts need
-ROWS_AT_ONCE: Final = 16_384  # lines that are read together
 NAME: Final = 250  # characters of a metric's name that MLflow keeps
 _ODD: Final = re.compile(r"[^\w.\- ]")
 
@@ -97,7 +96,7 @@ def aggregates(path: Path, explainer: str = "") -> pd.DataFrame:
     parts: list[Moments] = []
     start, counted = 0, pd.DataFrame()
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(dict.fromkeys([*columns, *FACTS]))):
+        for batch in file.iter_batches(lines.ROWS_AT_ONCE, columns=list(dict.fromkeys([*columns, *FACTS]))):
             part, rows = batch.to_pandas(), slice(start, start := start + batch.num_rows)
             counted = shares(part[list(FACTS)])
             values = np.hstack([part[columns].to_numpy(np.float64), counted.to_numpy(np.float64)])

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError, did_you_mean
@@ -24,6 +25,7 @@ from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import Floats
 from mlflow_cf.reporting.groups import GROUP, order_of
 
+ROWS_AT_ONCE: Final = 8_192  # of a file
 ROW, LABEL, CORRECT, ABSOLUTE_ERROR = "row", "label", "correct", "absolute_error"
 _ARROW: Final = {"str": pa.string(), "int64": pa.int64(), "float64": pa.float64()}
 
@@ -97,6 +99,17 @@ def first(path: Path, most: int, columns: Sequence[str] | None = None) -> pd.Dat
         names = file.schema_arrow.names if columns is None else list(columns)
         empty: pd.DataFrame = file.schema_arrow.empty_table().select(names).to_pandas()
         return next((batch.to_pandas() for batch in file.iter_batches(most, columns=names)), empty)[names]
+
+
+def at(path: Path, places: NDArray[np.intp], columns: Sequence[str]) -> pd.DataFrame:
+    """Return some of a file's lines, by their rising places, with some of its columns; the others are passed by."""
+    found, start = list[pd.DataFrame](), 0
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns)):
+            low, high = np.searchsorted(places, [start, start + batch.num_rows])
+            found.append(batch.take(pa.array(places[low:high] - start)).to_pandas())
+            start += batch.num_rows
+    return pd.concat(found, ignore_index=True) if found else first(path, 0, columns)
 
 
 def column(path: Path, name: str) -> Floats:

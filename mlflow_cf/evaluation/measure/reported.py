@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from mlflow_cf.errors import frames
 from mlflow_cf.evaluation.measure.cohorts import Cohorts, SummaryOptions, of_lines
+from mlflow_cf.evaluation.measure.lines import at as lines_at
 from mlflow_cf.evaluation.measure.shown import Kept
 from mlflow_cf.evaluation.source import Source
 from mlflow_cf.explained import ExplainedModel
@@ -30,7 +31,7 @@ from mlflow_cf.words.result import Explanation
 REPORT: Final = "report.html"
 REGIONS_S: Final = 20.0  # for the regions of all rows that are shown
 COMMON_S: Final = 20.0  # for the common changes
-MOST_COMMON: Final = 20_000  # rows that common changes are looked for in
+MOST_COMMON: Final = 10_000  # rows that common changes are looked for in
 
 _logger = logging.getLogger(__name__)
 
@@ -92,12 +93,12 @@ def _common(found: Outcome, winner: str, options: SummaryOptions) -> Cohorts:
     """Return the common changes of all rows, or of as many as fit: answers are objects here, some kilobytes each."""
     names = pq.read_schema(found.paths[winner]).names
     columns = ["counterfactual", *(name for name in names if name.startswith(GROUP))]
-    lines, rows = pd.read_parquet(found.paths[winner], columns=columns), found.rows
-    if len(rows) > MOST_COMMON:
+    drawn = np.arange(len(found.rows))
+    if len(drawn) > MOST_COMMON:
         seed = found.source.explained.policy.seed if found.seed is None else found.seed
-        drawn = np.sort(np.random.default_rng(seed).choice(len(rows), MOST_COMMON, replace=False))
-        lines, rows = lines.iloc[drawn], rows.iloc[drawn]
-    return of_lines(found.source.explained, rows, lines, options=options)
+        drawn = np.sort(np.random.default_rng(seed).choice(len(drawn), MOST_COMMON, replace=False))
+    some = lines_at(found.paths[winner], drawn, columns)
+    return of_lines(found.source.explained, found.rows.iloc[drawn], some, options=options)
 
 
 def _drawn(found: Outcome) -> str:
