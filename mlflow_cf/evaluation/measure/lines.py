@@ -105,11 +105,12 @@ def at(path: Path, places: NDArray[np.intp], columns: Sequence[str]) -> pd.DataF
     """Return some of a file's lines, by their rising places, with some of its columns; the others are passed by."""
     found, start = list[pd.DataFrame](), 0
     with pq.ParquetFile(path) as file:
+        empty: pd.DataFrame = file.schema_arrow.empty_table().select(list(columns)).to_pandas()
         for batch in file.iter_batches(ROWS_AT_ONCE, columns=list(columns)):
             low, high = np.searchsorted(places, [start, start + batch.num_rows])
             found.append(batch.take(pa.array(places[low:high] - start)).to_pandas())
             start += batch.num_rows
-    return pd.concat(found, ignore_index=True) if found else first(path, 0, columns)
+    return pd.concat(found, ignore_index=True)[list(columns)] if found else empty
 
 
 def column(path: Path, name: str) -> Floats:
