@@ -2,6 +2,7 @@
 
 import importlib.util
 import py_compile
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from mlflow_cf.artifact import sources
 from mlflow_cf.errors import ArtifactError, InputError
 
 TABLE = small_loans.table()
+PACKAGE = "rule_of_ours"
 LOADER = """
 class Rule:
     def predict(self, table, params=None):
@@ -31,20 +33,29 @@ print(explained.predict(explained.background.head(2), {"counterfactual": {"expla
 """
 
 
-@pytest.fixture
-def saved(tmp_path, request):
-    """Return an artifact whose model brings code of its own, some of which is imported late."""
-    package = f"rule_{abs(hash(request.node.name))}"
-    code = tmp_path / package
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Return a folder with a model that brings code of its own, `plain`, and the artifact made of it, `m`."""
+    folder = tmp_path_factory.mktemp("built")
+    code = folder / PACKAGE
     code.mkdir()
-    (code / "__init__.py").write_text(LOADER.format(package=package))
+    (code / "__init__.py").write_text(LOADER.format(package=PACKAGE))
     (code / "late.py").write_text("SHARE = 1 / 110\n")
     mlflow.pyfunc.save_model(
-        tmp_path / "plain", loader_module=package, code_paths=[str(code)], pip_requirements=["pandas"]
+        folder / "plain", loader_module=PACKAGE, code_paths=[str(code)], pip_requirements=["pandas"]
     )
     options = {"constraints": small_loans.CONSTRAINTS, "output": "score"}
-    mlflow_cf.save_model(tmp_path / "plain", tmp_path / "m", TABLE, **options)
-    return tmp_path / "m"
+    mlflow_cf.save_model(folder / "plain", folder / "m", TABLE, **options)
+    return folder
+
+
+@pytest.fixture
+def saved(built, tmp_path):
+    """Return an artifact whose model brings code of its own, some of which is imported late."""
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    yield tmp_path / "m"
+    for name in [name for name in sys.modules if name.partition(".")[0] == PACKAGE]:
+        del sys.modules[name]  # the next test's copy has its own
 
 
 def run(folder):
