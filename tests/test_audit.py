@@ -95,7 +95,8 @@ def found_by(pyfunc, more=""):
 
 
 def run(*words):
-    return CliRunner().invoke(main, ["replay", *map(str, words)])
+    told = () if "--json" in words else ("--text",)
+    return CliRunner().invoke(main, ["replay", *map(str, words), *told])
 
 
 def test_an_explained_row_is_a_trace_that_is_found_by_its_tags(logged, answered):
@@ -170,14 +171,14 @@ def test_a_replay_uses_the_explainer_of_the_request(logged, explainer):
 def test_a_replay_of_digests_needs_the_row(answered, tmp_path):
     trace = answered["digests"][1][1]
     done = run(trace.info.trace_id)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "trace: it holds a digest of its row instead of the row; pass the row, perhaps among others" in done.output
     TABLE.to_csv(tmp_path / "rows.csv", index=False)
     done = run(trace.info.trace_id, "--rows", tmp_path / "rows.csv", "--json")
     assert (done.exit_code, json.loads(done.output)["verdict"]) == (0, "identical")
     TABLE.assign(age=99).to_csv(tmp_path / "rows.csv", index=False)
     done = run(trace.info.trace_id, "--rows", tmp_path / "rows.csv")
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert f"rows: none of {len(TABLE)} has the digest of the trace" in done.output
 
 
@@ -220,7 +221,7 @@ def test_another_artifact_is_refused_unless_it_is_named(logged, throw_away_store
     manifest = logged["rows"].metadata.flavors["mlflow_cf"]["manifest_sha256"]
     tampered(throw_away_store, trace.info.trace_id, manifest, "0" * 64)
     done = run(trace.info.trace_id)
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "is not the artifact that answered" in done.output
     done = run(trace.info.trace_id, "-m", logged["rows"].metadata.get_model_info().model_uri)
     assert (done.exit_code, done.output.splitlines()[-1]) == (0, "identical")

@@ -1,16 +1,22 @@
 import json
 import os
+import shlex
 import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
 
 import mlflow
 import numpy as np
 import pandas as pd
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf.cli import main
+from mlflow_cf.cli import COMMANDS, main
+from mlflow_cf.cli.shared import Exit
 
 
 @pytest.fixture(scope="module")
@@ -28,15 +34,39 @@ def run(*words):
     return CliRunner().invoke(main, [str(word) for word in words])
 
 
-def test_explain_prints_a_sentence_per_counterfactual(saved):
-    result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv")
+def told(*words):
+    """Return what a command prints for people; CliRunner is no terminal."""
+    return run(*words, "--text")
+
+
+def test_explain_prints_a_line_per_row_and_a_sentence_per_counterfactual(saved):
+    result = told("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "-q", '{"count": 2}')
     assert result.exit_code == 0
-    assert "row 0: prediction False, found" in result.output
-    assert "income rises from" in result.output
+    head, _, first, *_ = result.output.splitlines()[1:]
+    assert head.split() == ["row", "prediction", "status", "what", "would", "have", "to", "change"]
+    assert first.split()[:4] == ["0", "False", "(0.00)", "found"]
+    assert "income rises from" in first
+
+
+def test_a_pipe_gets_json_and_a_terminal_words(saved, monkeypatch):
+    words = ("explain", "-m", saved / "explained", "-i", saved / "rows.csv")
+    assert [record["status"] for record in json.loads(run(*words).output)] == ["found", "found"]
+    assert json.loads(run("verify", "-m", saved / "explained").output)["rows"] == 200
+    monkeypatch.setattr("mlflow_cf.cli.shared.sys", SimpleNamespace(stdout=SimpleNamespace(isatty=lambda: True)))
+    assert run("verify", "-m", saved / "explained").output.endswith("\nOK\n")
+
+
+def test_a_terminal_of_80_columns_shows_the_whole_sentence(saved, monkeypatch):
+    record = mlflow_cf.load_model(saved / "explained").explain(pd.read_csv(saved / "rows.csv").head(1))[0].to_dict()
+    monkeypatch.setattr("mlflow_cf.cli.explaining.PIPE_WIDTH", 80)
+    lines = told("explain", "-m", saved / "explained", "-i", saved / "rows.csv").output.splitlines()
+    assert max(map(len, lines)) <= 80
+    printed = " ".join(" ".join(lines).split())
+    assert all(word in printed for word in record["counterfactuals"][0]["text"].split())
 
 
 def test_explain_says_what_is_proved(saved):
-    result = run("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "-q", '{"certify": true}')
+    result = told("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "-q", '{"certify": true}')
     assert "the prediction becomes yes (proved: nothing is nearer)" in result.output
 
 
@@ -54,19 +84,18 @@ def mixed(saved):
 
 
 def test_explain_ends_with_how_many_rows_there_are_of_each_status(saved, mixed):
-    result = run("explain", "-m", saved / "explained", "-i", mixed)
+    result = told("explain", "-m", saved / "explained", "-i", mixed)
     assert result.output.splitlines()[-1] == "4 rows: 2 found, 2 already"
-    assert "row 1: prediction True, already" in result.output
+    assert any(line.split()[:4] == ["1", "True", "(1.00)", "already"] for line in result.output.splitlines())
 
 
 def test_explain_prints_only_what_is_asked_for(saved, mixed):
     words = ("explain", "-m", saved / "explained", "-i", mixed, "--only", "found")
-    result = run(*words)
+    result = told(*words)
     assert "already" not in "".join(result.output.splitlines()[:-1])
-    assert [line.split(":")[0] for line in result.output.splitlines() if line.startswith("row")] == ["row 0", "row 2"]
+    assert [line.split()[0] for line in result.output.splitlines()[:-1] if "found" in line] == ["0", "2"]
     assert [record["status"] for record in json.loads(run(*words, "--json").output)] == ["found", "found"]
-    both = run(*words, "--only", "already").output
-    assert sum(line.startswith("row") for line in both.splitlines()) == 4
+    assert len(json.loads(run(*words, "--only", "already").output)) == 4
     assert "'foundd' is not one of" in run(*words, "--only", "foundd").output
 
 
@@ -116,13 +145,13 @@ def test_evaluate_prints_and_logs_the_figures(saved, tmp_path):
     logged = mlflow.last_active_run().data.metrics
     assert {"cf/coverage", "cf/accuracy"} <= set(logged)
     assert logged.items() <= metrics.items()
-    result = run("evaluate", *words, "-e", "geco", "-e", "nearest_row")
+    result = told("evaluate", *words, "-e", "geco", "-e", "nearest_row")
     assert "winner geco" in result.output
     assert run("evaluate", *words, "-e", "gecko").output.strip().endswith("did you mean 'geco'?")
 
 
 def test_describe_names_model_and_policy(saved):
-    text = run("describe", "-m", saved / "explained").output
+    text = told("describe", "-m", saved / "explained").output
     assert text.startswith("model        sklearn, labels false, true")
     assert "constraints  immutable: age\n" in text
 
@@ -167,13 +196,13 @@ def test_mistakes_are_one_clear_message(saved, words, message):
 
 def test_a_missing_model_is_one_clear_message(tmp_path):
     result = run("describe", "-m", tmp_path / "nothing")
-    assert result.exit_code == 1
+    assert result.exit_code == Exit.WRONG
     assert "nothing" in result.output
 
 
 def test_verify_checks_without_opening_the_model(saved, monkeypatch):
     monkeypatch.setattr("mlflow_cf.artifact.load.open_folder", lambda *_, **__: pytest.fail("opened"))
-    result = run("verify", "-m", saved / "explained")
+    result = told("verify", "-m", saved / "explained")
     assert result.exit_code == 0
     assert result.output.startswith("files     ")
     assert "bytes, 200 background rows\nwritten   by mlflow-cf " in result.output
@@ -188,4 +217,68 @@ def test_verify_tells_what_is_wrong(saved, tmp_path):
     assert result.output.startswith(
         "Error: requirements.txt: has other bytes than the manifest says; log the explained"
     )
-    assert run("verify", "-m", tmp_path).exit_code == 1
+    assert run("verify", "-m", tmp_path).exit_code == Exit.FAILS
+    assert run("verify", "-m", tmp_path / "nothing").exit_code == Exit.WRONG
+    assert run("describe", "-m", folder).exit_code == Exit.WRONG
+
+
+def test_help_needs_nothing_of_the_rest():
+    code = "import sys; from mlflow_cf.cli import main; main(['--help'], standalone_mode=False)\n"
+    code += "sys.exit(sorted({'mlflow', 'pandas', 'numba'} & set(sys.modules)) or 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Exit codes:" in done.stdout
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_ends_with_examples_that_are_known(name):
+    command = main.get_command(None, name)
+    help_text = run(name, "--help").output
+    assert command.examples
+    for example in command.examples:
+        assert example in help_text
+        line = example.removeprefix('eval "$(').removesuffix(')"').partition(" > ")[0]
+        program, named, *words = shlex.split(line)
+        assert (program, named) == ("mlflow-cf", name)
+        command.make_context(name, words)
+
+
+def test_what_help_says_of_all_is_what_each_says():
+    for name, lazy in COMMANDS.items():
+        assert lazy.told.endswith(".")
+        assert main.get_command(None, name).name in (name, None)
+    assert main.get_command(None, "explian") is None
+
+
+def test_interruptions_have_a_code_of_their_own(saved, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlflow_cf.cli.checking.verify_folder", interrupted)
+    result = run("verify", "-m", saved / "explained")
+    assert (result.exit_code, result.stderr) == (Exit.INTERRUPTED, "interrupted\n")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_completes(shell):
+    script = run("completion", shell).output
+    assert "_MLFLOW_CF_COMPLETE" in script
+    assert "mlflow-cf" in script
+
+
+def completed(*words):
+    *before, last = words
+    return [item.value for item in ShellComplete(main, {}, "mlflow-cf", "_X").get_completions(list(before), last)]
+
+
+def test_commands_options_models_and_explainers_are_completed(saved, monkeypatch):
+    assert completed("ver") == ["verify"]
+    assert "--only" in completed("explain", "--o")
+    assert completed("explain", "--only", "inf") == ["infeasible"]
+    assert completed("evaluate", "-e", "ge") == ["geco"]
+    model = str(saved / "explained" / "model")
+    mlflow_cf.log_model(model, "m", pd.read_csv(saved / "rows.csv"), target=True, registered_model_name="completed")
+    mlflow.MlflowClient().set_registered_model_alias("completed", "best", "1")
+    assert completed("explain", "-m", "models:/comp") == ["models:/completed/", "models:/completed@best"]
+    monkeypatch.setattr("mlflow.MlflowClient.search_registered_models", lambda *_, **__: 1 / 0)
+    assert completed("explain", "-m", "models:/comp") == []

@@ -388,7 +388,7 @@ def rows_file(data, tmp_path_factory):
 
 
 def test_the_command_passes_and_fails(registered, rows_file):
-    words = ["compare", NAME, "--rows", rows_file, "--versions", "1,3", "--group", "job"]
+    words = ["compare", NAME, "--text", "--rows", rows_file, "--versions", "1,3", "--group", "job"]
     passed = CliRunner().invoke(main, [*words, "--threshold", "cf/coverage>=0.5", "-t", "cf/n_changed <= 2"])
     assert passed.exit_code == 0, passed.output
     assert f"{NAME}/3 passes" in passed.output

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -17,6 +18,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ import pytest
 from laws import THOROUGH
 
 import mlflow_cf
-from mlflow_cf.cli import main
+from mlflow_cf.cli import COMMANDS, main
 from mlflow_cf.problem import Problem
 
 ROOT = Path(__file__).parents[1]
@@ -105,18 +107,53 @@ def before(page: Path) -> list[str]:
     return [data, explained.splitlines()[0], *([logged] if needs_logged else []), ALSO.get(page.name, "")]
 
 
+def variables_of(folder: Path) -> dict[str, str]:
+    """Return the environment of a store of MLflow in a folder."""
+    return {"MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'runs.db'}"}
+
+
 def run(command: list[str], folder: Path, **variables: str) -> None:
     """Run a command in a process and a store of its own."""
-    mine = {**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{folder / 'runs.db'}", **variables}
+    mine = {**os.environ, **variables_of(folder), **variables}
     done = subprocess.run(command, cwd=folder, env=mine, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
+@pytest.fixture(scope="module")
+def runner() -> Iterator[Callable[[Path], None]]:
+    """Return what runs a script as Python does, in its folder and with a store of its own."""
+    command = [sys.executable, str(Path(__file__).with_name("page_runner.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asks, tells = process.stdin, process.stdout
+
+        def run_script(script: Path) -> None:
+            folder = script.parent
+            asked = {"script": str(script), "folder": str(folder), "variables": variables_of(folder)}
+            asks.write(json.dumps(asked) + "\n")
+            asks.flush()
+            code, printed = json.loads(tells.readline())
+            assert code == 0, printed
+
+        yield run_script
+        asks.close()
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=page_id)
-def test_code_runs(page: Path, tmp_path: Path) -> None:
+def test_code_runs(page: Path, tmp_path: Path, runner: Callable[[Path], None]) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n".join([*before(page), *blocks(page), AFTER.get(page.name, "")]), encoding="utf-8")
-    run([sys.executable, str(script)], tmp_path)
+    runner(script)
+
+
+def test_scripts_that_fail_are_told(tmp_path: Path, runner: Callable[[Path], None]) -> None:
+    script = tmp_path / "page.py"
+    script.write_text("print('so far')\nraise ValueError('no further')\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match=r"(?s)so far.*line 2.*ValueError: no further"):
+        runner(script)
+    script.write_text("import os\nassert os.getcwd() == os.path.dirname(os.path.abspath(__file__))\n", encoding="utf-8")
+    runner(script)
 
 
 def test_pages_with_code_were_found() -> None:
@@ -249,14 +286,15 @@ def test_commands_are_known(page: Path) -> None:
         elif len(words) > 1:
             parses(words, line)
         else:
-            assert words[0] in main.commands, line
+            assert words[0] in COMMANDS, line
 
 
 def parses(words: list[str], line: str) -> None:
     """Check the options of a command without running it."""
     name, *options = words
-    assert name in main.commands, line
+    command = main.get_command(click.Context(main), name)
+    assert command is not None, line
     try:
-        main.commands[name].make_context(name, options)
+        command.make_context(name, options)
     except click.ClickException as error:
         pytest.fail(f"{line}: {error.format_message()}")

@@ -167,12 +167,12 @@ def test_plans_of_an_explainer_are_told_too() -> None:
 
 
 def test_the_command_line_indents_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlflow_cf.cli.load_model", lambda _: wrapped(constraints=POLICY))
+    monkeypatch.setattr("mlflow_cf.cli.explaining.load_model", lambda _: wrapped(constraints=POLICY))
     ROW.to_csv(tmp_path / "rows.csv", index=False)
-    done = CliRunner().invoke(main, ["explain", "-m", "any", "-i", str(tmp_path / "rows.csv")])
+    done = CliRunner().invoke(main, ["explain", "-m", "any", "-i", str(tmp_path / "rows.csv"), "--text"])
     assert done.exit_code == 0, done.output
-    _, sentence, first, second, total, *_ = done.output.splitlines()
-    assert re.match(r"  \w.* the prediction becomes 1$", sentence)
-    assert first.startswith("    1. ")
-    assert second.startswith("    2. ")
-    assert total.startswith("    in all ")
+    told = [line.rstrip() for line in done.output.splitlines()]
+    at, column = next((at, line.index("1. ")) for at, line in enumerate(told) if "  1. " in line)
+    assert re.search(r"\w.* the prediction becomes 1$", told[at - 1])
+    assert told[at + 1][column:].startswith("2. ")
+    assert told[at + 2][column:].startswith("in all ")

@@ -211,14 +211,14 @@ def test_the_command_tells_what_holds_by_its_exit_code(tmp_path) -> None:
     mlflow_cf.save_model(small_loans.fitted(TABLE), tmp_path / "model", TABLE, **OPTIONS)
     (tmp_path / "record.json").write_text(json.dumps(RECORD), encoding="utf-8")
     words = ["check", str(tmp_path / "record.json"), "-m", str(tmp_path / "model")]
-    good = CliRunner().invoke(main, words)
+    good = CliRunner().invoke(main, [*words, "--text"])
     assert good.exit_code == 0, good.output
     assert good.output.splitlines()[-1].endswith(" ok")
     (tmp_path / "record.json").write_text(json.dumps({**RECORD, "seed": 7}), encoding="utf-8")
-    edited = CliRunner().invoke(main, words)
+    edited = CliRunner().invoke(main, [*words, "--text"])
     assert (edited.exit_code, "was edited" in edited.output) == (1, True)
     assert json.loads(CliRunner().invoke(main, [*words, "--json"]).output)["ok"] is False
     (tmp_path / "record.json").write_text("{", encoding="utf-8")
     broken = CliRunner().invoke(main, words)
-    assert (broken.exit_code, "record: is not JSON" in broken.output) == (1, True)
+    assert (broken.exit_code, "record: is not JSON" in broken.output) == (2, True)
     assert json.loads(CliRunner().invoke(main, ["schema", "--record"]).output) == Record.model_json_schema()

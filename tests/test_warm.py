@@ -94,7 +94,7 @@ def test_another_folder_is_told_to_the_process_that_compiles(tmp_path: Path, mon
         asked.append(env["NUMBA_CACHE_DIR"])
         return subprocess.CompletedProcess(words, len(asked) - 1)
 
-    monkeypatch.setattr("mlflow_cf.cli.subprocess.run", run)
+    monkeypatch.setattr("mlflow_cf.cli.machine.subprocess.run", run)
     done, failed = (CliRunner().invoke(main, ["warm", "--cache", str(tmp_path)]) for _ in range(2))
     assert asked == [str(tmp_path)] * 2
     assert (done.exit_code, failed.exit_code) == (0, 1)
@@ -102,7 +102,7 @@ def test_another_folder_is_told_to_the_process_that_compiles(tmp_path: Path, mon
 
 
 def test_it_does_not_work_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlflow_cf.cli.kept_in", lambda: None)
+    monkeypatch.setattr("mlflow_cf.artifact.warm.kept_in", lambda: None)
     result = CliRunner().invoke(main, ["warm"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "--cache" in result.output

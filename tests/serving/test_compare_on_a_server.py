@@ -58,6 +58,7 @@ def compare(server, *options):
         "from mlflow_cf.cli import main; main()",
         "compare",
         NAME,
+        "--text",
         "--rows",
         str(server.rows),
         "--group",
