@@ -1,0 +1,46 @@
+"""What the site of the documentation needs beyond mkdocs: pages that lie outside of docs, and links that lead to them.
+
+On GitHub a page links to files by their place in the repository. In the site, pages of docs stand at the top, and the
+others below their own path; links are rewritten to that. Links to files that are no pages become the files' names.
+"""
+
+import posixpath
+import re
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+ROOT = Path(__file__).parents[1]
+OUTSIDE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "example_projects/*/README.md", "example_projects/*/*.png")
+FENCED = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages, and their images, that lie outside of docs."""
+    for pattern in OUTSIDE:
+        for path in sorted(ROOT.glob(pattern)):
+            name = path.relative_to(ROOT).as_posix()
+            files.append(File.generated(config, name, abs_src_path=str(path)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, files: Files, **_: object) -> str:
+    """Rewrite links between files of the repository to links between pages of the site."""
+    uri = page.file.src_uri
+    place = uri if page.file.generated_by else f"docs/{uri}"
+
+    def rewrite(found: re.Match[str]) -> str:
+        image, text, path, anchor = found[1], found[2], found[3], found[4] or ""
+        at = posixpath.normpath(posixpath.join(posixpath.dirname(place), path))
+        target = at.removeprefix("docs/")
+        if at == "README.md":
+            target = "getting-started.md"
+        if not files.get_file_from_path(target) and (ROOT / at).exists():
+            return text if text.startswith("`") else f"{text} (`{at}`)"
+        return f"{image}[{text}]({posixpath.relpath(target, posixpath.dirname(uri) or '.')}{anchor})"
+
+    parts = FENCED.split(markdown)
+    return "".join(part if FENCED.fullmatch(part) else LINK.sub(rewrite, part) for part in parts)
