@@ -121,18 +121,9 @@ class ExplainedModel:
         facts = Facts(bound_policy, background.labels, outcome, target, opened.structure, policy.seed)
         check_explainer(explainer, facts, 1)
         searches = Searches(facts, explainer, kept.learned)
+        extra = kept.extra_models
         whole = cls(
-            model,
-            space,
-            *background[:2],
-            policy,
-            explainer,
-            searches,
-            judge,
-            outcome,
-            bound_policy,
-            opened,
-            kept.extra_models,
+            model, space, *background[:2], policy, explainer, searches, judge, outcome, bound_policy, opened, extra
         )
         if policy.certify and whole.context.required.structure is None:
             reason = whole.context.required.obstacle.fact
