@@ -14,12 +14,14 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 OUTSIDE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "example_projects/*/README.md", "example_projects/*/*.png")
+FRONT = "overview.md"  # README of the repository; that of docs is the index
 FENCED = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages, and their images, that lie outside of docs."""
+    files.append(File.generated(config, FRONT, abs_src_path=str(ROOT / "README.md")))
     for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
@@ -30,14 +32,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, files: Files, **_: object) -> str:
     """Rewrite links between files of the repository to links between pages of the site."""
     uri = page.file.src_uri
-    place = uri if page.file.generated_by else f"docs/{uri}"
+    place = "README.md" if uri == FRONT else uri if page.file.generated_by else f"docs/{uri}"
 
     def rewrite(found: re.Match[str]) -> str:
         image, text, path, anchor = found[1], found[2], found[3], found[4] or ""
         at = posixpath.normpath(posixpath.join(posixpath.dirname(place), path))
-        target = at.removeprefix("docs/")
-        if at == "README.md":
-            target = "getting-started.md"
+        target = FRONT if at == "README.md" else at.removeprefix("docs/")
         if not files.get_file_from_path(target) and (ROOT / at).exists():
             return text if text.startswith("`") else f"{text} (`{at}`)"
         return f"{image}[{text}]({posixpath.relpath(target, posixpath.dirname(uri) or '.')}{anchor})"

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
+from mlflow.cli import cli
 from test_docs import PAGES, ROOT, blocks, page_id, world
 
 import mlflow_cf
@@ -21,7 +23,7 @@ from mlflow_cf.policy import Limits, Query
 __all__ = ["world"]  # a fixture
 
 CONSTRAINTS = ROOT / "docs" / "constraints.md"
-MARKS = re.compile(r"^# (\w+\.yaml)")
+MARKS = re.compile(r"^# ([\w-]+\.yaml)")
 
 
 def files() -> list[tuple[Path, str, str]]:
@@ -36,12 +38,13 @@ def bodies(page: Path) -> Iterator[Any]:
     for block in blocks(page, "bash"):
         for line in re.findall(r"^curl .*?(?:'$|\"$|\Z)", block, re.MULTILINE | re.DOTALL):
             words = shlex.split(line)
-            if "-d" in words:
+            if "-d" in words and not words[words.index("-d") + 1].startswith("@"):
                 yield json.loads(words[words.index("-d") + 1])
 
 
 def test_every_block_of_yaml_is_a_file_of_a_known_kind() -> None:
-    assert {name for _, name, _ in files()} == {"constraints.yaml", "gate.yaml"}
+    assert {name for _, name, _ in files()} == {"constraints.yaml", "gate.yaml", "inference-service.yaml"}
+    assert all(isinstance(yaml.safe_load(text), dict) for _, _, text in files())
 
 
 def test_rules_of_gates_are_read(tmp_path: Path) -> None:
@@ -110,3 +113,27 @@ def test_requests_shown_are_requests(page: Path) -> None:
 
 def test_requests_were_found() -> None:
     assert {page.name for page in PAGES if list(bodies(page))} >= {"README.md", "getting-started.md", "requests.md"}
+
+
+def of_mlflow() -> list[tuple[str, str]]:
+    """Return page and line of every call of MLflow's command line."""
+    found = []
+    for page in PAGES:
+        lines = [line for block in blocks(page, "bash") for line in block.replace("\\\n", " ").splitlines()]
+        calls = [re.sub(r"^(?:[A-Z_]+=\S+ )+", "", line) for line in lines]
+        found += [(page_id(page), line) for line in calls if line.startswith("mlflow ")]
+    return found
+
+
+@pytest.mark.parametrize(("page", "line"), of_mlflow())
+def test_commands_of_mlflow_are_known(page: str, line: str) -> None:
+    """Each has the options that it is shown with; nothing is run."""
+    _, *words = shlex.split(line, comments=True)
+    command: click.Command = cli
+    while isinstance(command, click.Group) and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert not isinstance(command, click.Group), f"{page}: {line}"
+    try:
+        command.make_context(command.name, words)
+    except click.ClickException as error:
+        pytest.fail(f"{page}: {line}: {error.format_message()}")

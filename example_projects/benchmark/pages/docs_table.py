@@ -1,4 +1,4 @@
-"""The table of explainers in docs/explainers.md: written between two marks of that page, so that no figure is typed."""
+"""The tables of explainers in docs/explainers.md: written between marks of that page, so that no figure is typed."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pages.page_text import COLUMNS, Figures, written
 if TYPE_CHECKING:
     from pages.page import Tried
 
-START = "<!-- written by make bench -->"
-END = "<!-- until here -->"
+START = "<!-- {} as make bench wrote it -->"
+END = "<!-- end of {} -->"
 HEADS: Mapping[str, str] = {
     "answered": "rows answered",
     "of_nearest": "distance / the nearest found",
@@ -25,18 +25,19 @@ HEADS: Mapping[str, str] = {
 
 
 def write(path: Path, tried: Sequence[Tried], told: Mapping[str, Figures], seed: int) -> None:
-    """Replace what stands between the marks of a page by the figures of all models together.
+    """Replace what stands between the marks of a data set in a page by the figures of all models together.
 
     Raises:
         ValueError: the page lacks a mark, or no model was taken by all explainers.
     """
     text = path.read_text(encoding="utf-8")
-    if START not in text or END not in text:
-        raise ValueError(f"{path} lacks the line {START} or {END}")
+    start, end = (mark.format(tried[0].case.name) for mark in (START, END))
+    if start not in text or end not in text:
+        raise ValueError(f"{path} lacks the line {start} or {end}")
     if not told:
         raise ValueError("there is no model that all explainers take")
-    before, after = text.partition(START)[0], text.partition(END)[2]
-    path.write_text(f"{before}{START}\n{told_of(tried, told, seed)}\n{END}{after}", encoding="utf-8")
+    before, after = text.partition(start)[0], text.partition(end)[2]
+    path.write_text(f"{before}{start}\n{told_of(tried, told, seed)}\n{end}{after}", encoding="utf-8")
 
 
 def told_of(tried: Sequence[Tried], told: Mapping[str, Figures], seed: int) -> str:

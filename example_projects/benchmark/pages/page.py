@@ -109,7 +109,7 @@ def run_page(chosen: argparse.Namespace) -> list[str]:
         pooled = page_text.together(tried)
         runs.log_figures({f"page {name} {explainer}": told for explainer, told in pooled.items()})
         tables.append(page_text.frame(name, tried))
-        if chosen.docs and name == chosen.data_sets[0]:
+        if chosen.docs:
             docs_table.write(Path(chosen.docs), tried, pooled, chosen.seed)
         broken += [f"{line} ({name} / {one.model})" for one in tried for line in one.broken]
     mlflow.log_table(pd.concat(tables, ignore_index=True), "page.json")
