@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 from mlflow.cli import cli
-from test_docs import PAGES, ROOT, blocks, page_id, world
+from test_docs import FILE, PAGES, ROOT, blocks, page_id, text_of, world
 
 import mlflow_cf
 from mlflow_cf import Constraints, InputError
@@ -137,3 +137,13 @@ def test_commands_of_mlflow_are_known(page: str, line: str) -> None:
         command.make_context(command.name, words)
     except click.ClickException as error:
         pytest.fail(f"{page}: {line}: {error.format_message()}")
+
+
+@pytest.mark.parametrize(
+    ("page", "file", "most"), [("explainer", "single_changes", 30), ("one-file-flavor", "weakest_flavor", 60)]
+)
+def test_what_is_shown_to_extend_is_as_short_as_it_says(page: str, file: str, most: int) -> None:
+    text = text_of(ROOT / "docs" / "development" / f"{page}.md")
+    lines = [line for line in dict(FILE.findall(text))[f"{file}.py"].splitlines() if line.strip()]
+    assert len(lines) < most
+    assert f"fewer than {most} lines" in text
