@@ -13,10 +13,25 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "example_projects/*/README.md", "example_projects/*/*.png")
+OUTSIDE = (
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    *(f"example_projects/{name}" for name in ("README.md", "*/README.md", "**/*.png", "**/*.svg")),
+)
 FRONT = "overview.md"  # README of the repository; that of docs is the index
 FENCED = re.compile(r"^(```.*?^```)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Name every example project in the navigation; the benchmark has a place of its own there."""
+    how_to = next(part["How to"] for part in config.nav or [] if "How to" in part)
+    found = sorted(ROOT.glob("example_projects/README.md")) + sorted(ROOT.glob("example_projects/*/README.md"))
+    pages = [path.relative_to(ROOT).as_posix() for path in found]
+    examples = next(part for part in how_to if "Examples" in part)
+    examples["Examples"] = [page for page in pages if "/benchmark/" not in page]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -25,6 +40,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
+            if "/." in name:  # what an example has left behind
+                continue
             files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import mlflow_cf
-import mlflow_cf.testing
+from mlflow_cf.explainers import EXPLAINERS
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
@@ -79,6 +79,11 @@ def test_every_public_function_says_what_each_parameter_means(name: str, functio
     assert words, f"{name} has no docstring"
     parameters = set(inspect.signature(function).parameters) - {"self", "cls"}
     assert not [parameter for parameter in sorted(parameters) if not said(words, parameter)], name
+
+
+@pytest.mark.parametrize("kind", EXPLAINERS.values(), ids=EXPLAINERS)
+def test_every_explainer_names_its_paper(kind: type) -> None:
+    assert re.search(r"\b(19|20)\d\d\b", kind.__doc__ or "")
 
 
 class Fetched(HTMLParser):
