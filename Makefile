@@ -11,7 +11,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 RAYON_N
 
 PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: demo test system thorough soak lint types bench format wheel dev clean
+.PHONY: demo test system thorough soak lint types docs bench format wheel dev clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/.package  ## train, log, register, serve and ask
@@ -37,6 +37,9 @@ lint: $(VENV)/.dev  ## formatting, lint rules, sizes of files and functions
 types: $(VENV)/.dev
 	$(BIN)/mypy
 
+docs: $(VENV)/.dev  ## the documentation as a site, in site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir site
+
 bench: $(VENV)/.nice  ## every explainer beside dice-ml and NICE, GeCo beside its paper
 	$(ONE_THREAD) $(BIN)/python example_projects/benchmark/bench.py --store example_projects/benchmark/.runs $(ARGS)
 
@@ -50,7 +53,7 @@ wheel: $(VENV)/.dev
 dev: $(VENV)/.dev
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis example_projects/*/.demo example_projects/*/.runs
+	rm -rf $(VENV) build dist site .mypy_cache .pytest_cache .ruff_cache .hypothesis example_projects/*/.demo example_projects/*/.runs
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:

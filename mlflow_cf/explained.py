@@ -99,7 +99,7 @@ class ExplainedModel:
         explainer: AnyExplainer,
         kept: LearnedOnce,
     ) -> ExplainedModel:
-        """Prepare everything that depends on model and background alone, once.
+        """Prepare everything that depends on model and background, whose features are `space`, alone, once.
 
         The explainer learns here, unless what it has learned before is `kept`.
 
@@ -121,18 +121,9 @@ class ExplainedModel:
         facts = Facts(bound_policy, background.labels, outcome, target, opened.structure, policy.seed)
         check_explainer(explainer, facts, 1)
         searches = Searches(facts, explainer, kept.learned)
+        extra = kept.extra_models
         whole = cls(
-            model,
-            space,
-            *background[:2],
-            policy,
-            explainer,
-            searches,
-            judge,
-            outcome,
-            bound_policy,
-            opened,
-            kept.extra_models,
+            model, space, *background[:2], policy, explainer, searches, judge, outcome, bound_policy, opened, extra
         )
         if policy.certify and whole.context.required.structure is None:
             reason = whole.context.required.obstacle.fact
@@ -178,7 +169,14 @@ class ExplainedModel:
     def request(
         self, X: Rows, params: Mapping[str, Any] | None = None, *, within_s: float | None = None, timed: bool = True
     ) -> Explanations:
-        """Answer rows as `predict` does, as objects; without a clock unless it is `timed`."""
+        """Answer rows X (n, d) as `predict` does, with the same `params`, as objects.
+
+        `within_s` is how many seconds a server has for the request, whose limit of rows then counts; None: there is no
+        server. Without a clock unless it is `timed`.
+
+        Raises:
+            InputError: as `predict`.
+        """
         if within_s is not None:
             check_rows(X, self.policy.limits.rows)
         query = Query.asked(params, self.policy.limits)
@@ -304,8 +302,9 @@ class ExplainedModel:
     ) -> Verifications:
         """Verify given counterfactuals (m, d), each for its row of `rows` (m, d) or all for a single one (1, d).
 
-        `minimality` finds out which changes are needless; all else is as in `explain`. Tables that do not go together
-        are an `InputError`; a row that cannot be coded is reported instead.
+        `minimality` finds out which changes are redundant. `target`, `constraints`, `robust_to`, `plausible`,
+        `survival` and `margin` are as in `explain`. Tables that do not go together are an `InputError`; a row that
+        cannot be coded is reported instead.
         """
         versions, others = self.context.opened(robust_to)
         query = Query.read({"robust_to": versions, "plausible": plausible, "survival": survival, "margin": margin})

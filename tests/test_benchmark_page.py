@@ -1,6 +1,8 @@
 """The page of results: a small run, what is compared on which rows, refusals, and its promises."""
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import mlflow
 import numpy as np
@@ -132,3 +134,30 @@ def test_the_checker_reads_limits(benchmark, changes, faults):
     }
     x0 = {"age": 40, "income": 5, "job": "y"}
     assert benchmark.independent.broken(constraints, x0, {**x0, "income": 6, **changes}) == faults
+
+
+def test_the_table_of_the_documentation_is_written_between_its_marks(benchmark, tmp_path):
+    table, page = benchmark.page.docs_table, tmp_path / "page.md"
+    one = SimpleNamespace(model="tree", refused={}, case=SimpleNamespace(name="small", rejected=range(7)))
+    told = {"geco": {"answered": 1.0, "of_nearest": 1.25, "cpu_ms": 7.44}}
+    start, end = (mark.format("small") for mark in (table.START, table.END))
+    page.write_text(f"before\n\n{start}\nold\n{end}\n\nafter\n")
+    for _ in range(2):  # written again, it is the same
+        table.write(page, [one], told, 3)
+    before, _, rest = page.read_text().partition(f"{start}\n")
+    written, _, after = rest.partition(f"\n{end}")
+    assert (before, after) == ("before\n\n", "\n\nafter\n")
+    assert "--data-sets small --models tree --rows 7 --seed 3 --docs" in written
+    assert written.splitlines()[-1] == "| `geco` | 100% | 1.25 | - | - | - | 7.4 | - |"
+    other = SimpleNamespace(**{**vars(one), "case": SimpleNamespace(name="other", rejected=range(7))})
+    for tried, found, what in (([other], told, "lacks the line"), ([one], {}, "no model")):
+        with pytest.raises(ValueError, match=what):
+            table.write(page, tried, found, 3)
+
+
+def test_the_tables_of_explainers_name_all_of_them(benchmark):
+    text = (Path(__file__).parents[1] / "docs" / "explainers.md").read_text(encoding="utf-8")
+    for name in ("adult", "credit"):
+        start, end = (mark.format(name) for mark in (benchmark.page.docs_table.START, benchmark.page.docs_table.END))
+        written = text.partition(start)[2].partition(end)[0]
+        assert all(f"| `{explainer}` |" in written for explainer in EXPLAINERS)

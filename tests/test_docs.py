@@ -43,6 +43,16 @@ NAME = re.compile(r"`((?:mlflow_cf|mlflow_cf_flavors)(?:\.\w+)+)`")
 
 # what else has to be there before some pages
 ALSO = {
+    "README.md": """
+import joblib
+import pandas as pd
+from sklearn.linear_model import LogisticRegression
+
+table = pd.DataFrame({"age": range(20, 60), "income": [20 + 7 * (at % 6) for at in range(40)]})
+table["label"] = ["good" if income > 40 else "bad" for income in table["income"]]
+table.to_csv("training.csv", index=False)
+joblib.dump(LogisticRegression().fit(table[["age", "income"]], table["label"]), "model.joblib")
+""",
     "endpoints.md": f"""
 import atexit
 import os
@@ -101,7 +111,7 @@ def page_id(page: Path) -> str:
 def before(page: Path) -> list[str]:
     """Return what stands before the blocks of a page: the data, an explained model, and one in the registry."""
     if page in (START, ROOT / "README.md"):
-        return []
+        return [ALSO.get(page.name, "")]
     data, explained, logged = blocks(START)[:3]
     needs_logged = "models:/credit" in "".join(blocks(page))
     return [data, explained.splitlines()[0], *([logged] if needs_logged else []), ALSO.get(page.name, "")]

@@ -67,6 +67,8 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0, help="for splits, models and explainers (default: 0)")
     text = "shapes of models in the part proofs (default: short, ten of them; whole is all 48)"
     parser.add_argument("--grid", choices=list(envelope.GRIDS), default="short", help=text)
+    text = "write the figures of the part page into the tables of this page of the documentation"
+    parser.add_argument("--docs", default="", metavar="FILE", help=text)
     text = "keep the MLflow runs there (default: where MLflow is set to)"
     parser.add_argument("--store", default="", metavar="FOLDER", help=text)
     return parser

@@ -113,7 +113,10 @@ class Background:
 
     @classmethod
     def of(cls, counting: Counting, labels: str | None) -> Background:
-        """Return what was counted as the model takes it; the column `labels` is the training target."""
+        """Return the background that a finished `counting` of columns stands for.
+
+        The column `labels` is the training target, and no feature; None: there is none.
+        """
         features = [name for name in counting.columns if name != labels]
         table, columns = {}, {}
         for name in features:
@@ -135,7 +138,9 @@ class Background:
         return f"Background({self.total:,} rows, {len(self.columns)} columns, {len(self.rows):,} rows drawn)"
 
     def space(self, names: Sequence[str], overrides: Mapping[str, Mapping[str, Any]] | None = None) -> FeatureSpace:
-        """Return the features of columns by name, as `FeatureSpace.infer` does of a table of all rows.
+        """Return the features of the columns `names`, as `FeatureSpace.infer` does of a table of all rows.
+
+        `overrides` are facts by column that win over what was counted, as the argument `features` of `wrap`.
 
         Raises:
             InputError: a column that was not counted, that cannot be described, or none that varies.

@@ -206,7 +206,9 @@ class Constraints(UserModel):
 
     @classmethod
     def read(cls, source: ConstraintSource, path: str = "constraints") -> Constraints:
-        """Return constraints from an object, a dict, a YAML or JSON file, PLAF text (or file), or None for none.
+        """Return constraints from a `source`: an object, a dict, a YAML or JSON file, PLAF text (or file), or None.
+
+        None stands for no constraints. `path` is what errors call the place of the source.
 
         Raises:
             InputError: an unknown key or a value of the wrong form; every error names its path.

@@ -66,6 +66,8 @@ class CEOCL:
     distance the exact best-first search finds the same optimum in less time, so the program is only solved where that
     search does not apply.
 
+    Reference: Maragno, Röber and Birbil, counterfactual explanations by optimisation with constraint learning (2022).
+
     Attributes:
         engine: ``milp`` always solves the program, ``best_first`` never; ``auto``: where an option below needs it.
         objective: ``distance``, the problem's own; or the paper's ``l1``, ``l1_mad`` (numbers by their median absolute

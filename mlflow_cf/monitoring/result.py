@@ -76,7 +76,11 @@ class Monitoring:
     def of(
         cls, spans: pd.DataFrame, figures: pd.DataFrame, drift: pd.DataFrame, alpha: float, told: Told
     ) -> Monitoring:
-        """Return the tables of what was measured, whose windows are numbers so far: the lines of `spans`."""
+        """Return the tables of what was measured, whose windows are numbers so far: the lines of `spans`.
+
+        `figures` has a line per window and metric, and `drift` one per window and what was tested at the rate `alpha`
+        of false alarms; what was `told` of the source of the answers stands beside them.
+        """
         names = spans["window"].tolist()
         drifted = set(drift.loc[drift["drifted"], "window"])
         figures = figures.assign(window=[names[at] for at in figures["window"]])

@@ -51,7 +51,7 @@ class Distance(UserModel):
 
     @classmethod
     def read(cls, source: Distance | tuple[float, float, float] | Mapping[str, Any]) -> Distance:
-        """Return a distance from an object, its three weights, or a dict.
+        """Return a distance from a `source`: an object, its three weights (l0, l1, linf), or a dict.
 
         Raises:
             InputError: weights that are negative or do not add up to 1, or an unknown key.

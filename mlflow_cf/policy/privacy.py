@@ -81,7 +81,7 @@ class Privacy(UserModel):
             raise InputError("region", "the policy's privacy gives requests none", "leave it out")
 
     def check_points(self, told: int) -> None:
-        """Refuse a request whose reply could tell too many points next to the decision boundary.
+        """Refuse a request whose reply could have `told` too many points next to the decision boundary.
 
         Raises:
             InputError: more than the policy allows.
@@ -119,7 +119,7 @@ class Privacy(UserModel):
             raise InputError("reasons", "requests to this model may not ask for it (privacy.reasons)", "leave it out")
 
     def check_asked(self, name: str, own: str) -> None:
-        """Refuse an explainer that requests may not ask for; `own` is that of the model, which its owner chose.
+        """Refuse the explainer `name` if requests may not ask for it; `own` is that of the model, chosen by its owner.
 
         Raises:
             InputError: it is not allowed.

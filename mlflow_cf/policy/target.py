@@ -47,7 +47,7 @@ class Target(UserModel):
 
     @classmethod
     def other(cls, min_probability: float | None = None) -> Target:
-        """Return the target of any label but the row's own."""
+        """Return the target of any label but the row's own, of at least `min_probability` where that is given."""
         return cls(other=True, min_probability=min_probability)
 
     @property

@@ -73,7 +73,7 @@ class Letter:
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def rendered(self, values: Mapping[str, Any], language: Language = "en") -> tuple[str, str]:
-        """Return text and HTML.
+        """Return text and HTML of the `values` that templates may use, by name, in a `language`.
 
         Raises:
             InputError: a template that cannot be read, or fails.

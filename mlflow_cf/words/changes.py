@@ -11,7 +11,13 @@ from mlflow_cf.features import Level
 
 @dataclass(frozen=True)
 class Change:
-    """One feature that differs: its value in the query row and in the counterfactual; None is missing."""
+    """One feature that differs between the query row and the counterfactual.
+
+    Attributes:
+        feature: its name.
+        old: its value in the query row; None: missing.
+        new: its value in the counterfactual; never missing where the query row has a value.
+    """
 
     feature: str
     old: Level | None

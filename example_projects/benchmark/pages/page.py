@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import mlflow
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 from cases.data_sets import VIEWS, Case, Split, constraints_for, split
 from cases.models import MODELS, fitted, unopened
-from pages import page_text
+from pages import docs_table, page_text
 from parts import own_share, runs
 from parts.gates import Gate
 from parts.measures import DEFAULT, answers, broken_promises
@@ -108,6 +109,8 @@ def run_page(chosen: argparse.Namespace) -> list[str]:
         pooled = page_text.together(tried)
         runs.log_figures({f"page {name} {explainer}": told for explainer, told in pooled.items()})
         tables.append(page_text.frame(name, tried))
+        if chosen.docs:
+            docs_table.write(Path(chosen.docs), tried, pooled, chosen.seed)
         broken += [f"{line} ({name} / {one.model})" for one in tried for line in one.broken]
     mlflow.log_table(pd.concat(tables, ignore_index=True), "page.json")
     mlflow.log_text("\n\n".join(texts), "page.md")

@@ -122,7 +122,7 @@ def table(told: Mapping[str, Figures]) -> str:
     """Return an aligned table of markdown: a line per explainer."""
     lines = [["explainer", *(head for head, _ in COLUMNS.values())]]
     for name, values in told.items():
-        lines.append([name, *(_written(values.get(key, np.nan), form) for key, (_, form) in COLUMNS.items())])
+        lines.append([name, *(written(values.get(key, np.nan), form) for key, (_, form) in COLUMNS.items())])
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
     padded = [
@@ -149,10 +149,10 @@ def in_short(told: Mapping[str, Figures]) -> str:
         known = {name: values[key] for name, values in kept.items() if key in values}
         if len(set(known.values())) > 1:  # else nobody stands out
             value, form = choose(known.values()), COLUMNS[key][1]
-            alike = {name for name in known if _written(known[name], form) == _written(value, form)}
+            alike = {name for name in known if written(known[name], form) == written(value, form)}
             alike |= {name for name in known if key == "cpu_ms" and known[name] <= AS_FAST * value}
             names = [name for name in known if name in alike]
-            best.append(f"{what} {', '.join(names)} ({_written(value, form)})")
+            best.append(f"{what} {', '.join(names)} ({written(value, form)})")
     if not best:
         return ""
     text = f"Among those that answer {max(0.0, most - ABOUT_AS_MANY):.0%} of the rows or more: {'; '.join(best)}."
@@ -167,7 +167,8 @@ def promises(tried: Sequence[Tried]) -> str:
     return "\n".join([kept, *missed, *(line for one in tried for line in one.broken)])
 
 
-def _written(value: float, form: str) -> str:
+def written(value: float, form: str) -> str:
+    """Return a figure in the form of its column; milliseconds have none."""
     if np.isnan(value):
         return "-"
     return form.format(value) if form else f"{value:,.{0 if value >= 99.95 else 1}f}"

@@ -221,7 +221,7 @@ def log_with_explainer(
 
 
 def load_model(model_uri: str | Path) -> ExplainedModel:
-    """Load an explained model from an MLflow URI or a folder.
+    """Load an explained model from a `model_uri` of MLflow, such as ``models:/loans/1``, or from a folder.
 
     Raises:
         InputError: there is nothing at that address.

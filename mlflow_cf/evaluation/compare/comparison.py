@@ -126,7 +126,7 @@ class Comparison:
         return [str(name).removeprefix(GROUP) for name in self.table.columns if str(name).startswith(GROUP)]
 
     def of_the_first(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the lines of the first explainer of each version, of one of the tables."""
+        """Return the lines of the first explainer of each version, of a `table` such as `survival` or `burden`."""
         if not len(table):
             return table
         first = table.drop_duplicates("version").set_index("version")["explainer"]

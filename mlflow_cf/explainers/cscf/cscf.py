@@ -43,6 +43,8 @@ class CSCF:
     is the weighted change as a share of its range. Actions that change or set a number rarely lead to observed values:
     models that declare some need ``values="continuous"`` or ``"grid"``. Answers are ordered by what they cost.
 
+    Reference: Naumann and Ntoutsi, CSCF (2021), sections 3 and 4.
+
     Attributes:
         population: size of the first generation; offspring, mutants: new members of each later one.
         bias: how likely a gene comes from the elite parent.
@@ -186,7 +188,10 @@ def _handed_over(problem: Problem, states: Floats) -> Ints:
 
 @dataclass(frozen=True)
 class SCF(CSCF):
-    """The same without discounts: relationships do not count."""
+    """What `CSCF` does, with the same options, without discounts: relationships do not count.
+
+    Reference: Naumann and Ntoutsi, CSCF (2021).
+    """
 
     name: ClassVar[str] = "scf"
     discounts: ClassVar[bool] = False

@@ -34,6 +34,8 @@ STABLE = 5  # results that must not change any more, if the request asks for no 
 class GeCo:
     """Genetic search that starts from the row itself and changes one group of features more per generation.
 
+    Reference: Schleich, Geng, Zhang and Suciu, GeCo (VLDB 2021), sections 4 to 6.
+
     Attributes:
         q: survivors of a generation.
         m_init, m_mut: actions drawn per group for the row itself, and for every later member.

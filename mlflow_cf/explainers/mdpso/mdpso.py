@@ -65,6 +65,8 @@ SOME: Final = 0.33  # of all numbers: so many are like that
 class MDPSO:
     """A swarm of particles in a box around the row, over the features with the largest information value.
 
+    Reference: Shekhar et al., MD-PSO (2023).
+
     Attributes:
         epsilon: how far a number may go: as a share of its own scaled value, or of its range; see `box`.
         epsilon_by_feature: other values of it for some features, by name.

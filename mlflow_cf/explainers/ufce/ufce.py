@@ -74,6 +74,8 @@ class UFCE:
     What the user is ready to change is what the constraints leave: `ranges` and `relative` of a request are the
     feedback. Two features are paired if they tell much of each other; one moves, and the others follow by prediction.
 
+    Reference: Suffian et al., UFCE (2024).
+
     Attributes:
         changes: at most 1, 2 or 3 groups, fewer only where so many give no answer; or ``all`` of these searches.
         search: ``walk`` halves what is left of a number's values, as in the paper; ``scan`` reads whole response curves
