@@ -120,9 +120,8 @@ def _all(explained: mlflow_cf.ExplainedModel, rows: pd.DataFrame, told: Explanat
     pays = sum(answer.counterfactuals[0].prediction - answer.prediction > 1_000 * cost(answer) for answer in found)
     proved = sum(answer.counterfactuals[0].proof == "optimal" for answer in found)
     print(f"In all: {told.summary}")
-    print(
-        f"  {proved} plans are proved to be the cheapest of up to three works; {pays} raise the value by more than they cost"
-    )
+    print(f"  {proved} plans are proved to be the cheapest of up to three works")
+    print(f"  {pays} plans raise the value by more than they cost")
     print("  works: " + ", ".join(f"{name} ({n})" for name, n in works.value_counts().items()))
     without = [at for at, answer in enumerate(told) if answer.status not in ("found", "already")]
     if without:
