@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from mlflow import MlflowClient
 
 NOTEBOOK = Path(__file__).resolve().parent.parent / "example_projects" / "notebook"
 TOUR = NOTEBOOK / "tour.ipynb"
@@ -29,10 +30,14 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_a_run_shows_what_is_stored(tmp_path: Path) -> None:
     pytest.importorskip("nbclient")
     pytest.importorskip("ipykernel")
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    client = MlflowClient(tracking_uri=store)
+    experiment = client.create_experiment("tours", artifact_location=(tmp_path / "artifacts").as_uri())
+    run_id = client.create_run(experiment).info.run_id  # as `mlflow run` does
     done = subprocess.run(
         [sys.executable, str(NOTEBOOK / "run.py")],
         cwd=tmp_path,
-        env={**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}"},
+        env={**os.environ, "MLFLOW_TRACKING_URI": store, "MLFLOW_RUN_ID": run_id, "MLFLOW_EXPERIMENT_ID": experiment},
         capture_output=True,
         text=True,
         check=False,
@@ -40,6 +45,7 @@ def test_a_run_shows_what_is_stored(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "cells show what is stored" in done.stdout
+    assert [file.path for file in client.list_artifacts(run_id)] == ["tour.ipynb"]
 
 
 def test_other_words_are_a_difference_and_other_times_are_none(runner: ModuleType) -> None:
