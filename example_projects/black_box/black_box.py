@@ -129,6 +129,9 @@ def _promises(explained: mlflow_cf.ExplainedModel, refused: pd.DataFrame) -> Non
     """Print what holds of the answers, and what is not known of them."""
     told = explained.explain(refused, certify=True)
     found = [at for at, answer in enumerate(told) if answer.counterfactuals]
+    if not found:
+        print("No refused order has an answer.\n")
+        return
     answers = pd.DataFrame([dict(told[at].counterfactuals[0].row) for at in found])
     checked = explained.verify(refused.iloc[found], answers)
     proofs = [told[at].counterfactuals[0].proof for at in found]
