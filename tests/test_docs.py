@@ -33,7 +33,8 @@ from mlflow_cf.problem import Problem
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LINKED = [*PAGES, ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("example_projects/*/README.md"))]
+EXAMPLES = [ROOT / "example_projects" / "README.md", *sorted(ROOT.glob("example_projects/*/README.md"))]
+LINKED = [*PAGES, ROOT / "SECURITY.md", ROOT / "CHANGELOG.md", *EXAMPLES]
 PACKAGES = ROOT / "tests" / "conformance" / "third_party"
 START = ROOT / "docs" / "getting-started.md"
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -234,6 +235,11 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.*)$", FENCED.sub("", text_of(page)), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_table_of_examples_has_all_of_them() -> None:
+    table = EXAMPLES[0].read_text(encoding="utf-8")
+    assert [page.parent.name for page in EXAMPLES[1:] if f"]({page.parent.name}/README.md)" not in table] == []
 
 
 @pytest.mark.parametrize("page", LINKED, ids=page_id)

@@ -1,6 +1,8 @@
 """Levers as users ask for them: in Python, in a request, with policies that forbid them."""
 
 import json
+import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +16,7 @@ import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.levers.sets import MOST_SETS
 from mlflow_cf.words.levers import Levers
+from mlflow_cf.words.result import LeverSet
 
 FRAME = table()
 MODEL = fitted(FRAME)
@@ -135,6 +138,12 @@ class TestShown:
         assert picture.count("<rect") == 4 * 4  # three sets that work, one that does not; four features
         assert "<svg" in picture
         assert "income rises" in picture
+
+    def test_the_longest_line_has_room(self, explained):
+        (row,) = explained.explain(ROWS.iloc[[0]])
+        long = replace(row.counterfactuals[0], text="income rises from 47 to 51.1 " * 10)
+        picture = Levers((LeverSet(("income",), "found", counterfactual=long),), long.space)._repr_html_()
+        assert int(re.search(r'<svg width="(\d+)"', picture)[1]) > 6 * len(long.text)
 
     def test_parts(self, levers):
         assert isinstance(levers[1:3], Levers)

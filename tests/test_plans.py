@@ -297,7 +297,8 @@ class TestBadInput:
                 "before[0]: speaks of x_cf.a, which is not known yet; use x. alone",
             ),
             ({"after": ["x_cf.q > 1"]}, "actions[0].after[0]: 'q' is not a feature"),
-            ({"low": 3, "high": 3}, "actions[0].low: 3 is not below high, 3"),
+            ({"low": 3, "high": 3}, "actions[0].low: 3 is not below high, 3; give a range"),
+            ({"kind": "set", "low": 3, "high": 3}, "3 is not below high, 3; use kind: choose, with levels: [3]"),
             ({"low": "three"}, "actions[0].low: 'three' is not a number"),
             (
                 {"feature": "level"},

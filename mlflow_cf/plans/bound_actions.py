@@ -199,7 +199,10 @@ def _range(action: Action, feature: Feature, path: str) -> tuple[float, float]:
         for key, end, default in (("low", action.low, -np.inf), ("high", action.high, np.inf))
     )
     if not low < high:
-        raise InputError(f"{path}.low", f"{action.low} is not below high, {action.high}", "give a range")
+        fix = (
+            f"use kind: choose, with levels: [{action.low}]" if low == high and action.kind == "set" else "give a range"
+        )
+        raise InputError(f"{path}.low", f"{action.low} is not below high, {action.high}", fix)
     return low, high
 
 

@@ -15,7 +15,8 @@ from mlflow_cf.words.result import LeverSet
 from mlflow_cf.words.sentences import counted
 
 SHOWN: Final = 12  # sets in a text
-CELL, LEFT, TOP, RIGHT = 22, 8, 10, 560  # pixels of the picture
+CELL, LEFT, TOP, RIGHT = 22, 8, 10, 560  # pixels of the picture; RIGHT at least
+LETTER: Final = 7  # pixels of a letter at most, on average
 COLOURS: Final = {
     "found": "#2a7f62",
     "implied": "#a9d6c5",
@@ -112,8 +113,9 @@ def _words(one: LeverSet) -> str:
 def _picture(lines: Sequence[LeverSet]) -> str:
     """Return a matrix of sets and features as SVG, with what each set can do beside it."""
     names = list(dict.fromkeys(name for one in lines for name in one.features))
-    head = TOP + 7 * max(map(len, names))  # names stand upright above their columns
-    width, height = LEFT + CELL * len(names) + RIGHT, head + CELL * len(lines) + TOP
+    head = TOP + LETTER * max(map(len, names))  # names stand upright above their columns
+    right = max(RIGHT, 2 * TOP + LETTER * max(len(_words(one)) for one in lines))
+    width, height = LEFT + CELL * len(names) + right, head + CELL * len(lines) + TOP
     style = 'font-family="sans-serif" font-size="12" fill="currentColor"'
     parts = [f'<svg width="{width}" height="{height}" {style}>']
     for place, name in enumerate(names):
