@@ -39,6 +39,7 @@ from mlflow_cf.policy import Query
 from mlflow_cf.records.document import Record
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.suggest import suggest_constraints
+from mlflow_cf.ui.command import ui
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.description import description
 from mlflow_cf.words.result import Status
@@ -423,6 +424,9 @@ def warm(cache: Path | None) -> None:
     for name, seconds in warm_all():
         click.echo(f"{name}: {seconds:.1f} s")
     click.echo(f"kept in {kept_in()} and beside it")
+
+
+main.add_command(ui)
 
 
 def _proof(found: dict[str, Any]) -> str:

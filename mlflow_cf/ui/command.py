@@ -1,0 +1,62 @@
+"""The command ``mlflow-cf ui``."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import webbrowser
+from pathlib import Path
+from typing import Final
+
+import click
+
+from mlflow_cf.artifact.publish.log import load_model
+from mlflow_cf.errors import CounterfactualError
+from mlflow_cf.files.rows import READERS
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+@click.command()
+@click.option(
+    "-m", "--model-uri", "uris", multiple=True, required=True, help="URI or folder; again for a second one to compare."
+)
+@click.option("--port", default=5006, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
+@click.option("--rows", type=click.Path(path_type=Path), help="Rows to choose from: .csv, .json or .parquet.")
+@click.option("--open/--no-open", "opens", default=True, help="Show the page in the browser.")
+def ui(uris: tuple[str, ...], port: int, rows: Path | None, *, opens: bool) -> None:
+    """Try rows and wishes on a page of this computer.
+
+    The page listens on 127.0.0.1 alone. Ctrl-C ends it.
+
+    Example: mlflow-cf ui -m models:/credit/1 -m models:/credit/2 --rows applications.csv
+    """
+    import uvicorn  # noqa: PLC0415  for this command alone
+
+    from mlflow_cf.ui.app import what_if  # noqa: PLC0415  the same
+
+    if len(uris) > 2:
+        raise click.BadParameter("at most two models are compared", param_hint="--model-uri")
+    if rows is not None and (not rows.is_file() or rows.suffix not in READERS):
+        raise click.BadParameter(f"{rows} is no file of {', '.join(READERS)}", param_hint="--rows")
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listening.bind((LOOPBACK, port))
+        except OSError as error:
+            raise click.ClickException(f"port {port} cannot be used ({error.strerror}); --port 0 takes any") from error
+        try:
+            app = what_if([(uri, load_model(uri)) for uri in uris], None if rows is None else READERS[rows.suffix](rows))
+        except CounterfactualError as error:
+            click.ClickException(error.message).show()
+            sys.exit(1)
+        listening.listen()
+        address = f"http://{LOOPBACK}:{listening.getsockname()[1]}/"
+        click.echo(f"the page is at {address}; Ctrl-C ends it")
+        if opens:
+            webbrowser.open(address)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, server_header=False)
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            click.echo("ended")
