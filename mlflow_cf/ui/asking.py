@@ -78,12 +78,12 @@ class Asked:
             InputError: an unknown feature, or a row that cannot be used.
         """
         space, name = self.explained.space, body.get("feature")
-        if name not in space.index:
+        if not isinstance(name, str) or name not in space.index:
             raise InputError("feature", f"{str(name)[:60]!r} is not a feature", did_you_mean(str(name), space.names))
         table = table_of(space, body.get("dataframe_records"))
         space = space.covering(table)
         (row,) = space.encode(table)
-        column = space.index[str(name)]
+        column = space.index[name]
         codes, own = self._along(space.features[column], float(row[column]))
         rows = np.tile(row, (len(codes), 1))
         rows[:, column] = codes

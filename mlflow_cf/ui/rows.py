@@ -114,7 +114,7 @@ def pasted(space: FeatureSpace, text: str) -> dict[str, Any]:
     Raises:
         InputError: neither, columns that are missing, or values of another kind; all at once, each with its path.
     """
-    text = text.strip()
+    text = text.strip().removeprefix("\ufeff").strip()  # a mark that Excel writes before CSV
     if not text:
         raise InputError("pasted", "is empty", "paste one row as JSON, or as CSV with a line of names")
     json_text = text[0] in "{["

@@ -25,7 +25,7 @@ export function figure(found, feature, limits, width, regression) {
   const own = found.points[found.own];
   const x = across(own, found.own);
   if (x !== null) {
-    picture.append(svg("line", { class: "own", x1: x, x2: x, y1: TOP, y2: TOP + PLOT + BARS }));
+    picture.append(svg("line", { class: "own", x1: x, x2: x, y1: TOP, y2: TOP + PLOT + (feature.axis ? BARS : 0) }));
     picture.append(svg("circle", { class: "marker", cx: x, cy: up.place(own.score ?? Number(own.met)), r: 5 }));
   }
   return picture;
