@@ -112,7 +112,7 @@ class TestFacts:
         assert facts["explainers"] == ["geco", "exact"]
 
     def test_nothing_rare_is_told_of_a_private_sample(self, explained: ExplainedModel, shown: ExplainedModel) -> None:
-        low, high = feature(told(explained), "income")["axis"]
+        _, high = feature(told(explained), "income")["axis"]
         assert high < small_loans.CANARY
         assert feature(told(shown), "income")["axis"][1] > high
         assert str(small_loans.CANARY) not in json.dumps(told(explained))
@@ -259,7 +259,7 @@ class TestAnswers:
     def test_a_policy_without_reasons_gives_no_notice(self, loans: pd.DataFrame) -> None:
         model = mlflow_cf.wrap(small_loans.fitted(loans), loans, target="good", privacy={"reasons": False})
         body = {"dataframe_records": [ROW]}
-        with pytest.raises(InputError, match="privacy.reasons"):
+        with pytest.raises(InputError, match=r"privacy\.reasons"):
             Asked.of(model, "loans").kept(body, "notice")
         assert not told(model)["may"]["reasons"]
 
@@ -365,7 +365,7 @@ class TestSecurity:
             assert "Access-Control-Allow-Origin" not in headers
 
     def test_what_fails_tells_no_value(
-        self, explained: ExplainedModel, loans: pd.DataFrame, caplog: pytest.LogCaptureFixture, monkeypatch: Any
+        self, explained: ExplainedModel, caplog: pytest.LogCaptureFixture, monkeypatch: Any
     ) -> None:
         def fail(*_: object, **__: object) -> None:
             raise RuntimeError(str(small_loans.CANARY))

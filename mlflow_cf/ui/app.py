@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from mlflow_cf import cards
 from mlflow_cf.errors import CounterfactualError, InputError, InputErrors, frames
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.ui.asking import Asked, told
+from mlflow_cf.ui.asking import Asked, prepared
 from mlflow_cf.ui.facts import facts_of
 from mlflow_cf.ui.guard import Guard
 from mlflow_cf.ui.rows import pasted, rows_of
@@ -60,7 +60,7 @@ def what_if(models: Sequence[tuple[str, ExplainedModel]], rows: pd.DataFrame | N
     """
     if not 1 <= len(models) <= 2:
         raise InputError("models", f"{len(models)} models", "name one, or two to compare")
-    asked = told(models)
+    asked = prepared(models)
     known = {
         "models": [facts_of(one.explained, one.name, one.pictures) for one in asked],
         "rows": rows_of(asked[0].explained, rows),
@@ -94,25 +94,29 @@ def what_if(models: Sequence[tuple[str, ExplainedModel]], rows: pd.DataFrame | N
 
 def _answered(work: Work, asked: Asked, body: bytes | None) -> Response:
     """Do what is asked; whatever goes wrong is told without a value of any row, and logged without one."""
-    if body is None:
-        return _refused([InputError("body", f"more than {MOST_BYTES:,} bytes", "send less")], 413)
     try:
-        told = json.loads(body)
-    except (ValueError, RecursionError):
-        return _refused([InputError("body", "is not valid JSON", "send an object")], 400)
-    if not isinstance(told, Mapping):
-        return _refused([InputError("body", "is no JSON object", "send an object")], 400)
-    try:
-        return Response(_json(work(asked, told)), media_type="application/json")
+        return Response(_json(work(asked, _read(body))), media_type="application/json")
     except InputErrors as errors:
         return _refused(list(errors.errors), 400)
     except CounterfactualError as error:
-        return _refused([error], 400)
+        return _refused([error], 413 if body is None else 400)
     except Exception as error:  # noqa: BLE001  its message may quote values
         _logger.error("a request failed with %s", type(error).__name__)  # noqa: TRY400
         _logger.debug("%s", frames(error))
         fact = f"the model could not answer ({type(error).__name__})"
         return _refused([InputError("model", fact, "the log says where, at the level DEBUG")], 500)
+
+
+def _read(body: bytes | None) -> Mapping[str, Any]:
+    if body is None:
+        raise InputError("body", f"more than {MOST_BYTES:,} bytes", "send less")
+    try:
+        told = json.loads(body)
+    except (ValueError, RecursionError):
+        told = None
+    if not isinstance(told, Mapping):
+        raise InputError("body", "is no JSON object", "send one")
+    return told
 
 
 def _refused(errors: Sequence[CounterfactualError], status: int) -> JSONResponse:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -144,8 +145,8 @@ class Asked:
         one = self._explained(body)
         if kind == "card":
             html = cards.page(cards.card(one.to_dict(), self.pictures, one.language, heading=self.name), cards=True)
-            page = f'<!DOCTYPE html><html lang="{one.language}"><meta charset="utf-8"><title>mlflow-cf</title>{html}</html>'
-            return {"name": "counterfactual.html", "text": page}
+            head = f'<!DOCTYPE html><html lang="{one.language}"><meta charset="utf-8"><title>mlflow-cf</title>'
+            return {"name": "counterfactual.html", "text": f"{head}{html}</html>"}
         row = table_of(self.explained.space, body.get("dataframe_records"))
         record = self.explained.record(row, one)
         wanted = outcome_words(self._target(body))
@@ -185,8 +186,29 @@ def _options(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return options or {}
 
 
-def told(models: Sequence[tuple[str, ExplainedModel]]) -> tuple[Asked, ...]:
-    """Return models by name as the page asks them, once they have explained a row, so that no request waits for that."""
+def prepared(models: Sequence[tuple[str, ExplainedModel]]) -> tuple[Asked, ...]:
+    """Return models by name as the page asks them, once they have answered what pages ask."""
     for _, explained in models:
         explained.warm_up()
+        if explained.opened.structure is not None:
+            _try(explained)
     return tuple(Asked.of(explained, name) for name, explained in models)
+
+
+def _try(explained: ExplainedModel) -> None:
+    """Ask for regions, levers and the reason of a row without answer: what the first one to ask would wait for.
+
+    Each is asked twice, because compiling may use up the time of the first one.
+    """
+    policy, space = explained.policy, explained.space
+    target = BoundTarget(policy.target, explained.model)
+    row = explained.background.iloc[[int(target.met(explained.outcome).argmin())]]
+    varying = [feature.name for feature in space.features if not feature.constant]
+    questions: list[dict[str, Any]] = [
+        {"constraints": {"immutable": sorted({*varying, *policy.constraints.immutable})}}
+    ]
+    questions += [{"region": True, "count": min(2, policy.limits.count)}] if policy.privacy.regions else []
+    questions += [{"levers": 1}] if policy.privacy.levers else []
+    for options in questions * 2:
+        with suppress(InputError):  # whoever asks so is told why not
+            explained.request(row, {OPTIONS: options}, within_s=policy.limits.time_limit_s)

@@ -45,8 +45,11 @@ def ui(uris: tuple[str, ...], port: int, rows: Path | None, *, opens: bool) -> N
             listening.bind((LOOPBACK, port))
         except OSError as error:
             raise click.ClickException(f"port {port} cannot be used ({error.strerror}); --port 0 takes any") from error
+        click.echo("the model is made ready ...")
         try:
-            app = what_if([(uri, load_model(uri)) for uri in uris], None if rows is None else READERS[rows.suffix](rows))
+            app = what_if(
+                [(uri, load_model(uri)) for uri in uris], None if rows is None else READERS[rows.suffix](rows)
+            )
         except CounterfactualError as error:
             click.ClickException(error.message).show()
             sys.exit(1)

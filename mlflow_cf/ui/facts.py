@@ -1,4 +1,4 @@
-"""What the page must know of a model before anything is asked: its features, what its policy holds fixed, its limits."""
+"""What the page must know of a model before anything is asked: its features, what its policy holds, its limits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_cf.cards import Pictures
-from mlflow_cf.cards.pictures import Drawing
+from mlflow_cf.cards.pictures import WIDTH, Drawing
 from mlflow_cf.constraints import Constraints
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import EXPLAINERS
@@ -50,7 +50,11 @@ def facts_of(explained: ExplainedModel, name: str, pictures: Pictures) -> dict[s
         "plans": bool(policy.constraints.actions),
         "explainers": list(EXPLAINERS if allowed is None else allowed),
         "language": policy.language,
-        "limits": {"count": limits.count, "time_limit_s": limits.time_limit_s, "max_changes": policy.constraints.max_changes},
+        "limits": {
+            "count": limits.count,
+            "time_limit_s": limits.time_limit_s,
+            "max_changes": policy.constraints.max_changes,
+        },
         "may": {"regions": privacy.regions, "levers": privacy.levers, "reasons": privacy.reasons},
         "features": [
             _feature(feature, pictures.drawing(feature.name), policy.constraints, _least(explained))
@@ -71,9 +75,11 @@ def threshold_of(explained: ExplainedModel, target: Target) -> float | None:
 
 
 def told_levels(feature: Feature, least: int) -> list[Level]:
-    """Return the levels that more than `least` background rows have: ranks in their order, others frequent ones first."""
+    """Return the levels that more than `least` background rows have: ranks in order, others by frequency."""
     codes = feature.values.astype(np.intp)
-    order = np.arange(len(codes)) if feature.kind in ("ordinal", "boolean") else np.argsort(-feature.counts, kind="stable")
+    order = (
+        np.arange(len(codes)) if feature.kind in ("ordinal", "boolean") else np.argsort(-feature.counts, kind="stable")
+    )
     told = [feature.levels[codes[at]] for at in order.tolist() if feature.counts[at] > least]
     return told[:MOST_LEVELS]
 
@@ -105,15 +111,15 @@ def _feature(feature: Feature, drawing: Drawing, constraints: Constraints, least
 
 
 def _typical(feature: Feature, drawing: Drawing, levels: Sequence[Level]) -> Level | None:
-    """Return a value to begin with: the middle of the fullest bin, or the most frequent level; None: nothing is told."""
+    """Return a value to begin with: of the fullest bin, or the most frequent level; None: nothing is told."""
     if not feature.numeric:
-        return max(levels, key=lambda level: drawing.place(feature.code(level)) is not None, default=None)
+        often = dict(zip(feature.values.tolist(), feature.counts.tolist(), strict=True))
+        return max(levels, key=lambda level: often.get(float(feature.code_of[level]), 0.0), default=None)
     if not drawing.bars:
         return None
     tallest = max(drawing.bars, key=lambda bar: bar.height)
-    width = max(bar.left + bar.width for bar in drawing.bars)
-    middle = drawing.low + (tallest.left + tallest.width / 2) / width * (drawing.high - drawing.low)
-    return feature.value(snapped(feature, middle))
+    middle = (tallest.left + tallest.width / 2) / WIDTH
+    return feature.value(snapped(feature, drawing.low + middle * (drawing.high - drawing.low)))
 
 
 def snapped(feature: Feature, code: float) -> float:
@@ -147,7 +153,12 @@ def _told(name: str, constraints: Constraints) -> Iterator[str]:
     """Yield in words what else the policy says of a feature."""
     relative = constraints.relative.get(name)
     if relative is not None:
-        for key, words in (("up", "up by {:g}"), ("down", "down by {:g}"), ("up_percent", "up by {:g} %"), ("down_percent", "down by {:g} %")):
+        for key, words in (
+            ("up", "up by {:g}"),
+            ("down", "down by {:g}"),
+            ("up_percent", "up by {:g} %"),
+            ("down_percent", "down by {:g} %"),
+        ):
             most = getattr(relative, key)
             if most is not None:
                 yield f"at most {words.format(most)}"

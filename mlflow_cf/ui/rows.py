@@ -128,7 +128,9 @@ def pasted(space: FeatureSpace, text: str) -> dict[str, Any]:
         raise InputError("pasted", "has none of the model's columns", fix)
     notes = [f"left out, as no feature: {', '.join(others[:8])}"] if others else []
     notes += [f"the first of {len(rows):,} rows"] if len(rows) > 1 else []
-    typed = {feature.name: _typed(feature, rows[0][feature.name]) for feature in space.features if feature.name in rows[0]}
+    typed = {
+        feature.name: _typed(feature, rows[0][feature.name]) for feature in space.features if feature.name in rows[0]
+    }
     raise_all(_misfits(space, typed))
     return {"row": {name: typed.get(name) for name in space.names}, "notes": notes}
 
@@ -143,7 +145,11 @@ def _from_json(text: str) -> Sequence[Mapping[str, Any]]:
         found = found["dataframe_records"]
     elif isinstance(found, Mapping) and isinstance(split := found.get("dataframe_split"), Mapping):
         columns, data = split.get("columns"), split.get("data")
-        if not isinstance(columns, list) or not isinstance(data, list) or not all(isinstance(one, list) for one in data):
+        if (
+            not isinstance(columns, list)
+            or not isinstance(data, list)
+            or not all(isinstance(one, list) for one in data)
+        ):
             raise InputError("pasted", "has a dataframe_split without columns and data", "paste a whole request")
         found = [dict(zip(map(str, columns), one, strict=False)) for one in data]
     rows = found if isinstance(found, list) else [found]

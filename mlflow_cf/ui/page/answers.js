@@ -62,8 +62,9 @@ function levers(sets, model) {
   const key = (features) => [...features].sort().join("\n");
   const groups = sets.filter((one) => one.features.length && !sets.some((two) => two !== one && two.features.length < one.features.length && two.features.every((name) => one.features.includes(name))));
   const known = new Map(sets.map((one) => [key(one.features), one]));
-  const names = groups.map((one) => one.features);
   const pairs = sets.length > groups.length;
+  if (!pairs) groups.sort((one, two) => Number(two.status === "found") - Number(one.status === "found"));
+  const names = groups.map((one) => one.features);
   const titles = names.map((some) => some.map(label).join(" + "));
   const head = pairs ? el("thead", {}, el("tr", {}, el("td"), ...titles.map((title) => el("th", { scope: "col" }, el("span", {}, title))))) : null;
   const rows = names.map((some, at) => {

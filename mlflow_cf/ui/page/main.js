@@ -51,7 +51,7 @@ function options(model) {
   const fields = [
     amount("count", "Answers", { min: 1, max: limits.count, step: 1, value: Math.min(3, limits.count) }),
     amount("max_changes", "Most changes", { min: 1, step: 1, placeholder: limits.max_changes ?? "any number", max: limits.max_changes }),
-    choice("explainer", "Explainer", model.explainers.map((name, place) => [place ? name : "", place ? name : `${name} (the model's)`])),
+    choice("explainer", "Explainer", model.explainers.map((name, place) => [place ? name : "", place ? name : `${name} (default)`])),
     amount("time_limit_s", "Time limit, s", { min: 0, step: "any", placeholder: limits.time_limit_s, max: limits.time_limit_s }),
   ];
   if (may.levers) fields.push(choice("levers", "Levers", [["", "not asked"], ["1", "single features"], ["2", "pairs, too"]]));
