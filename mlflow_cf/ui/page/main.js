@@ -54,7 +54,7 @@ function options(model) {
     choice("explainer", "Explainer", model.explainers.map((name, place) => [place ? name : "", place ? name : `${name} (default)`])),
     amount("time_limit_s", "Time limit, s", { min: 0, step: "any", placeholder: limits.time_limit_s, max: limits.time_limit_s }),
   ];
-  if (may.levers) fields.push(choice("levers", "Levers", [["", "not asked"], ["1", "single features"], ["2", "pairs, too"]]));
+  if (may.levers) fields.push(choice("levers", "Levers", [["", "no"], ["1", "single ones"], ["2", "also pairs"]]));
   const proves = model.provable || model.certified;
   const check = (id, words, more) => field(id, "", el("label", { class: "check" }, el("input", { type: "checkbox", id, ...more }), ` ${words}`));
   fields.push(check("certify", proves ? "Prove that nothing is nearer" : "Prove it (this model is not opened)", { disabled: !proves || model.certified, checked: model.certified }));
