@@ -26,6 +26,7 @@ from mlflow_cf import ExplainedModel, InputError
 from mlflow_cf.cli import main
 from mlflow_cf.ui.app import MOST_BYTES, PAGE, what_if
 from mlflow_cf.ui.asking import Asked
+from mlflow_cf.ui.command import named
 from mlflow_cf.ui.facts import facts_of, pictures_of
 from mlflow_cf.ui.rows import pasted, rows_of
 
@@ -110,6 +111,23 @@ class TestFacts:
         assert (feature(facts, "income")["label"], feature(facts, "income")["unit"]) == ("yearly income", "EUR")
         assert set(feature(facts, "job")["levels"]) == {"clerk", "cook", "nurse"}
         assert facts["explainers"] == ["geco", "exact"]
+
+    def test_what_else_the_policy_says_of_a_feature(self, loans: pd.DataFrame) -> None:
+        constraints = {
+            "relative": {"income": {"up_percent": 25, "down": 0}},
+            "forbidden": {"job": [["cook", "clerk"]]},
+            "groups": [["age", "debts"]],
+            "rules": ["IF x_cf.income > x.income THEN x_cf.age > x.age"],
+            "levels": {"job": ["cook", "nurse"]},
+            "increasing": ["age"],
+        }
+        facts = told(mlflow_cf.wrap(small_loans.fitted(loans), loans, target="good", constraints=constraints))
+        held = {name: feature(facts, name)["policy"] for name in loans}
+        assert held["income"]["told"] == ["not down", "up by at most 25 %"]
+        assert held["income"]["rules"] == held["age"]["rules"] == constraints["rules"]
+        assert (held["age"]["direction"], held["age"]["told"]) == ("increasing", ["changes together with debts"])
+        assert held["job"]["levels"] == ["cook", "nurse"]
+        assert held["job"]["told"] == ["some transitions are forbidden"]
 
     def test_nothing_rare_is_told_of_a_private_sample(self, explained: ExplainedModel, shown: ExplainedModel) -> None:
         _, high = feature(told(explained), "income")["axis"]
@@ -391,6 +409,13 @@ class TestSecurity:
 
 
 class TestCommand:
+    def test_folders_are_called_by_their_last_part(self) -> None:
+        assert named(["a/loans", "models:/credit/2"]) == [
+            ("loans", "a/loans"),
+            ("models:/credit/2", "models:/credit/2"),
+        ]
+        assert named(["a/loans", "b/loans"]) == [("a/loans", "a/loans"), ("b/loans", "b/loans")]
+
     @pytest.mark.parametrize(
         ("options", "said"),
         [

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 import pandas as pd
 import pytest
+import requests
 import small_loans
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -288,3 +293,23 @@ def test_names_are_text(browser: Browser, tmp_path: Any) -> None:
         assert evil in page.locator("h1").inner_text()
         assert page.locator(".answer").count() > 0
         assert wide(page) <= 360
+
+
+def test_the_command_serves_until_it_is_interrupted(tmp_path: Path) -> None:
+    loans = small_loans.table()
+    mlflow_cf.save_model(small_loans.fitted(loans), tmp_path / "loans", loans, target="good")
+    small_loans.rejected(loans, 3).to_csv(tmp_path / "rows.csv", index=False)
+    asked = ["-m", str(tmp_path / "loans"), "--rows", str(tmp_path / "rows.csv"), "--port", "0", "--no-open"]
+    command = [sys.executable, "-c", "from mlflow_cf.cli import main; main()", "ui", *asked]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            lines = (re.search(r"http://127\.0\.0\.1:\d+/", line) for line in process.stdout)
+            address = next(found[0] for found in lines if found)
+            facts = requests.get(f"{address}facts", timeout=60).json()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            process.kill()
+    assert facts["models"][0]["name"] == "loans"
+    assert len(facts["rows"]) == 3

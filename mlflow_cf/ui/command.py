@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,12 @@ from mlflow_cf.errors import CounterfactualError
 from mlflow_cf.files.rows import READERS
 
 LOOPBACK: Final = "127.0.0.1"
+
+
+def named(uris: Sequence[str]) -> list[tuple[str, str]]:
+    """Return addresses with names to show: the last part of a folder, where that tells them apart; else the address."""
+    names = [uri if ":" in uri else Path(uri).resolve().name for uri in uris]
+    return list(zip(names if len(set(names)) == len(uris) else uris, uris, strict=True))
 
 
 @click.command()
@@ -48,7 +55,8 @@ def ui(uris: tuple[str, ...], port: int, rows: Path | None, *, opens: bool) -> N
         click.echo("the model is made ready ...")
         try:
             app = what_if(
-                [(uri, load_model(uri)) for uri in uris], None if rows is None else READERS[rows.suffix](rows)
+                [(name, load_model(uri)) for name, uri in named(uris)],
+                None if rows is None else READERS[rows.suffix](rows),
             )
         except CounterfactualError as error:
             click.ClickException(error.message).show()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from mlflow_cf.explainers import EXPLAINERS
 from mlflow_cf.features import Feature, Level
 from mlflow_cf.policy import Target
 from mlflow_cf.request.reasons import outcome_words
+from mlflow_cf.words.sentences import spoken
 
 MOST_LEVELS: Final = 200  # that a feature offers; others can be typed
 EVEN: Final = 0.5  # where one of two labels becomes the likelier one
@@ -142,6 +144,7 @@ def _held(feature: Feature, constraints: Constraints) -> dict[str, Any]:
         "range": [_end(feature, low), _end(feature, high)],
         "levels": None if levels is None else list(levels),
         "told": list(_told(name, constraints)),
+        "rules": _rules(name, constraints),
     }
 
 
@@ -152,19 +155,18 @@ def _end(feature: Feature, end: float | str | None) -> float | None:
 def _told(name: str, constraints: Constraints) -> Iterator[str]:
     """Yield in words what else the policy says of a feature."""
     relative = constraints.relative.get(name)
-    if relative is not None:
-        for key, words in (
-            ("up", "up by {:g}"),
-            ("down", "down by {:g}"),
-            ("up_percent", "up by {:g} %"),
-            ("down_percent", "down by {:g} %"),
-        ):
-            most = getattr(relative, key)
-            if most is not None:
-                yield f"at most {words.format(most)}"
+    for key, most in () if relative is None else relative:
+        way, _, unit = key.partition("_")
+        if most is not None:
+            yield f"{way} by at most {spoken(most)}{' %' if unit else ''}" if most else f"not {way}"
     if name in constraints.forbidden:
         yield "some transitions are forbidden"
     for group in constraints.groups:
         if name in group:
             yield f"changes together with {', '.join(one for one in group if one != name)}"
-    yield from (rule for rule in constraints.rules if f".{name}" in rule)
+
+
+def _rules(name: str, constraints: Constraints) -> list[str]:
+    """Return the policy's rules that name a feature."""
+    named = re.compile(rf"\.{re.escape(name)}(?!\w)")
+    return [rule for rule in constraints.rules if named.search(rule)]

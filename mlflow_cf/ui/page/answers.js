@@ -11,7 +11,7 @@ export function prediction(reply, model) {
   const said = model.regression && typeof record.prediction === "number" ? number(record.prediction) : reply.predicted;
   const parts = [el("span", { class: "label" }, "Prediction "), el("strong", {}, said ?? "none")];
   if (record.probability !== null) {
-    parts.push(el("span", { class: "label" }, ` probability of ${model.target} `), el("strong", {}, likely(record.probability)));
+    parts.push(el("span", { class: "label" }, " probability of what is wanted "), el("strong", {}, likely(record.probability)));
     parts.push(meter(record.probability, reply.threshold));
   }
   return parts;

@@ -15,7 +15,7 @@ async function start() {
   const [model] = page.models;
   byId("title").textContent = page.models.map((one) => one.name).join("  and  ");
   const wanted = `Wanted: ${model.target}`;
-  byId("about").textContent = [wanted, `${model.features.length} features`, model.opened ? "opened: answers in milliseconds" : "not opened: answers take longer"].join(" · ");
+  byId("about").textContent = [wanted, `${model.features.length} features`, model.provable ? "answers can be proved" : "answers are checked, not proved"].join(" · ");
   page.lines = model.features.map((feature, at) => new Line(feature, at, changed, along));
   for (const line of page.lines) line.regression = model.regression;
   byId("features").append(...page.lines.map((line) => line.element));

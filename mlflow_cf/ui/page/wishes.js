@@ -141,12 +141,15 @@ export class Line {
   #summed() {
     const { feature, low, high, levels } = this;
     const { policy } = feature;
-    const lines = [];
-    if (policy.locked) lines.push(policy.locked === "constant" ? "never changes: the sample has one value" : "locked by the policy");
-    if (policy.direction) lines.push(`${policy.direction === "increasing" ? "only up" : "only down"} by the policy`);
-    if (policy.range.some((end) => end !== null)) lines.push(`${between(policy.range, feature)} by the policy`);
-    if (policy.levels) lines.push(`only ${policy.levels.join(", ")} by the policy`);
-    lines.push(...policy.told);
+    const held = [];
+    if (policy.locked === "policy") held.push("locked");
+    else if (policy.direction) held.push(policy.direction === "increasing" ? "only up" : "only down");
+    if (policy.range.some((end) => end !== null)) held.push(between(policy.range, feature));
+    if (policy.levels) held.push(`only ${policy.levels.map((one) => told(one, feature)).join(", ")}`);
+    held.push(...policy.told);
+    if (policy.rules.length) held.push(policy.rules.length === 1 ? "a rule" : `${policy.rules.length} rules`);
+    const lines = held.length ? [`Policy: ${held.join(", ")}`] : [];
+    if (policy.locked === "constant") lines.push("never changes: the sample has one value");
     if (!this.locked && (low !== null || high !== null)) lines.push(`you allow ${between([low, high], feature)}`);
     if (!this.locked && levels) lines.push(levels.length ? `you allow ${levels.map((one) => told(one, feature)).join(", ")}` : "you allow no level");
     return lines;
@@ -178,7 +181,7 @@ export class Line {
     if (!this.built) {
       this.picture = el("div", { class: "picture" });
       this.built = [this.picture, ...(this.fixed ? [] : this.feature.levels.length ? [this.#boxes()] : this.feature.axis ? [this.#range()] : [])];
-      this.panel.replaceChildren(...this.built);
+      this.panel.replaceChildren(...this.built, ...this.feature.policy.rules.map((rule) => el("p", { class: "rule" }, el("code", {}, rule))));
       this.draws = later(() => this.#curve(), 60);
     }
     this.sync?.();
