@@ -6,7 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ import small_loans
 import uvicorn
 from click.testing import CliRunner
 from fastapi import FastAPI
+from hypothesis import given
+from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import mlflow_cf
@@ -28,8 +30,20 @@ from mlflow_cf.ui.app import MOST_BYTES, PAGE, what_if
 from mlflow_cf.ui.asking import Asked
 from mlflow_cf.ui.command import named
 from mlflow_cf.ui.facts import facts_of, pictures_of
-from mlflow_cf.ui.rows import pasted, rows_of
+from mlflow_cf.ui.rows import pasted, rows_of, table_of
 
+ROW_NAMES = ("age", "income", "job", "owner", "debts")
+VALUES = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=5)
+    | st.sampled_from([10**400, -(10**400), "\ud800", "nurse", "2024-01-01"])
+)
+JSON = st.recursive(
+    VALUES, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*ROW_NAMES, "x"]), inner)
+)
 ROW = {"age": 40, "income": 23.3, "job": "nurse", "owner": True, "debts": 2.0}
 
 
@@ -221,6 +235,19 @@ class TestRows:
         )
         assert found["points"][found["own"]]["value"] == "2024-01-05"
 
+    @given(text=st.text(max_size=80) | st.builds(json.dumps, JSON) | st.just('{"age": ' + "9" * 5_000 + "}"))
+    def test_whatever_is_pasted_is_read_or_refused(self, explained: ExplainedModel, text: str) -> None:
+        with suppress(InputError):
+            assert set(pasted(explained.space, text)["row"]) == set(ROW)
+
+    @given(row=st.fixed_dictionaries(dict.fromkeys(ROW, VALUES)) | JSON)
+    def test_whatever_is_sent_is_a_row_or_refused(self, explained: ExplainedModel, row: Any) -> None:
+        with suppress(InputError):
+            table = table_of(explained.space, [row])
+            assert len(table) == 1
+            assert table.dtypes.to_dict() == explained.background.dtypes.to_dict()
+            explained.space.covering(table).encode(table)
+
 
 class TestAnswers:
     def test_they_are_those_of_a_request(self, client: Client, explained: ExplainedModel) -> None:
@@ -247,6 +274,9 @@ class TestAnswers:
             (ROW, {"constraints": {"max_changes": 3}}, "constraints.max_changes"),
             (ROW, {"explainer": "nearest_row"}, "explainer"),
             (ROW, {"nonsense": 1}, "nonsense"),
+            ({**ROW, "income": float("nan")}, {}, "rows.income"),
+            ({**ROW, "age": 10**400}, {}, "rows.age"),
+            ({**ROW, "job": "\ud800"}, {}, "rows.job"),
             ({**ROW, "income": "much"}, {}, "rows.income"),
         ],
     )

@@ -248,6 +248,10 @@ def test_by_keyboard_alone(browser: Browser, pages: SimpleNamespace) -> None:
         watched.waited()
         assert watched.asked[-1]["params"]["counterfactual"]["constraints"] == {"immutable": ["income"]}
         expect(page.locator(".column")).to_have_count(2)
+        page.locator("#f1").fill("30")
+        page.keyboard.press("Enter")
+        watched.waited()
+        assert watched.asked[-1]["dataframe_records"][0]["income"] == 30
 
 
 def reach(page: Page, wanted: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pandas as pd
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from mlflow_cf import cards
@@ -36,6 +36,7 @@ PAGE: Final = (
     "curve.js",
     "icon.svg",
 )
+NOTHING: Final = InputError("address", "there is nothing here")
 _logger = logging.getLogger(__name__)
 Work = Callable[[Asked, Mapping[str, Any]], Mapping[str, Any]]
 WORK: Final[Mapping[str, Work]] = {
@@ -77,7 +78,7 @@ def what_if(models: Sequence[tuple[str, ExplainedModel]], rows: pd.DataFrame | N
         if name == "cards.css":
             text = str(cards.style()).removeprefix("<style>").removesuffix("</style>")
             return Response(text, media_type="text/css")
-        return _file(name) if name in PAGE else JSONResponse({"errors": []}, 404)
+        return _file(name) if name in PAGE else _refused([NOTHING], 404)
 
     @app.get("/facts")
     def facts() -> Response:
@@ -86,7 +87,7 @@ def what_if(models: Sequence[tuple[str, ExplainedModel]], rows: pd.DataFrame | N
     @app.post("/models/{number}/{what}")
     async def ask(number: int, what: str, request: Request) -> Response:
         if not 0 <= number < len(asked) or what not in WORK:
-            return _refused([InputError("address", "there is nothing here", "")], 404)
+            return _refused([NOTHING], 404)
         return await run_in_threadpool(_answered, WORK[what], asked[number], await _body(request))
 
     return app
@@ -119,9 +120,9 @@ def _read(body: bytes | None) -> Mapping[str, Any]:
     return told
 
 
-def _refused(errors: Sequence[CounterfactualError], status: int) -> JSONResponse:
+def _refused(errors: Sequence[CounterfactualError], status: int) -> Response:
     lines = [{"path": one.path, "message": f"{one.fact}; {one.fix}" if one.fix else one.fact} for one in errors]
-    return JSONResponse({"errors": lines}, status)
+    return Response(_json({"errors": lines}), status, media_type="application/json")
 
 
 def _json(value: Mapping[str, Any]) -> str:

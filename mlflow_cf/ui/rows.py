@@ -74,10 +74,9 @@ def _misfits(space: FeatureSpace, row: Mapping[str, Any]) -> Iterator[InputError
 
 def _coded(feature: Feature, value: object) -> float | None:
     """Return the code of a value of a request; None: the column cannot hold it."""
-    if feature.kind in ("integer", "real") and isinstance(value, int | float) and not isinstance(value, bool):
-        whole = feature.stored.kind not in "iu" or float(value).is_integer()
-        return feature.code(value) if whole else None
     code = feature.code(value)
+    if code is not None and feature.numeric and feature.stored.kind in "iu":
+        return code if code.is_integer() else None
     if code is None and not feature.numeric and isinstance(value, str | int | float | bool) and feature.can_hold(value):
         return float(len(feature.known))  # a level that the background never had
     return code
@@ -138,7 +137,7 @@ def pasted(space: FeatureSpace, text: str) -> dict[str, Any]:
 def _from_json(text: str) -> Sequence[Mapping[str, Any]]:
     try:
         found = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits
         where = f" in line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise InputError("pasted", f"is not valid JSON{where}", "check its quotes, commas and brackets") from None
     if isinstance(found, Mapping) and isinstance(found.get("dataframe_records"), list):

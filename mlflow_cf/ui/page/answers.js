@@ -34,14 +34,14 @@ export function column(reply, model, other) {
   const parts = [];
   if (other) parts.push(el("h3", { class: "version" }, model.name), el("p", { class: "prediction" }, ...prediction(reply, model)));
   parts.push(el("p", {}, el("b", { class: `status ${record.status}` }, reply.word)));
-  if (record.reason) parts.push(el("p", { class: "reason", dir: "auto" }, record.reason));
-  parts.push(...reply.answers.map((html, place) => answer(html, place, other)));
+  if (record.reason) parts.push(el("p", { class: "reason", dir: "auto", lang: model.language }, record.reason));
+  parts.push(...reply.answers.map((html, place) => answer(html, place, other, model.language)));
   if (record.levers.length) parts.push(levers(record.levers, model));
   return el("div", { class: "column" }, ...parts);
 }
 
-function answer(html, place, other) {
-  const card = el("article", { class: "cf-card", "aria-label": `Answer ${place + 1}` });
+function answer(html, place, other, language) {
+  const card = el("article", { class: "cf-card", lang: language, "aria-label": `Answer ${place + 1}` });
   card.append(rendered(html));
   const survived = other?.answers?.[place];
   return el("div", { class: "mlflow-cf answer" }, card, survived ? survival(survived, other.name) : null);

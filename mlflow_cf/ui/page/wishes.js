@@ -90,7 +90,7 @@ export class Line {
 
   #input(id) {
     const { feature } = this;
-    const common = { id, "aria-describedby": `${id}-error`, input: () => this.#valued(), class: "value" };
+    const common = { id, "aria-describedby": `${id}-error`, input: () => this.#valued(), class: "value", form: "options" };
     if (feature.levels.length || feature.kind === "boolean") {
       const levels = feature.levels.length ? feature.levels : [false, true];
       const empty = feature.nullable ? [el("option", { value: "" }, "missing")] : [];
