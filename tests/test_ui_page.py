@@ -144,6 +144,21 @@ def test_two_versions_are_compared(browser: Browser, pages: SimpleNamespace) -> 
         expect(page.locator("#status")).to_have_text(f"3 answers; {holding} of 3 hold under loans 2.")
 
 
+def test_a_version_with_other_features_is_told_apart(browser: Browser, pages: SimpleNamespace) -> None:
+    loans = small_loans.table()
+    one = mlflow_cf.wrap(small_loans.fitted(loans), loans, target="good")
+    more = loans.assign(score=loans["income"] / 10)
+    two = mlflow_cf.wrap(lambda rows: rows["score"] / 10, more, target=1, output="score")
+    with (
+        running(what_if([("loans 1", one), ("loans 2", two)], pages.rows)) as client,
+        Watched(browser, client.url, **DESKTOP) as watched,
+    ):
+        page = watched.answered()
+        assert page.locator(".column").first.locator(".answer").count() == 3
+        expect(page.locator(".survival").first).to_contain_text("cannot be judged by loans 2")
+        expect(page.locator(".column").last).to_contain_text("rows.score: column is missing")
+
+
 def test_contradictions_have_a_reason(browser: Browser, pages: SimpleNamespace) -> None:
     with Watched(browser, pages.alone, **DESKTOP) as watched:
         page = watched.page

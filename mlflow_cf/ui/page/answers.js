@@ -30,11 +30,12 @@ function meter(probability, threshold) {
 
 /** Return the answers of one model as a column; `other` tells what the other version says of each, if there is one. */
 export function column(reply, model, other) {
+  if (reply.refused) return el("div", { class: "column" }, el("h3", { class: "version" }, model.name), el("p", { class: "error" }, reply.refused.map(({ path, message }) => `${path}: ${message}`).join("\n")));
   const { record } = reply;
   const parts = [];
   if (other) parts.push(el("h3", { class: "version" }, model.name), el("p", { class: "prediction" }, ...prediction(reply, model)));
   parts.push(el("p", {}, el("b", { class: `status ${record.status}` }, reply.word)));
-  if (record.reason) parts.push(el("p", { class: "reason", dir: "auto", lang: model.language }, record.reason));
+  if (record.reason) parts.push(el("ul", { class: "reason", lang: model.language }, ...record.reason.split("; ").map((line) => el("li", { dir: "auto" }, line))));
   parts.push(...reply.answers.map((html, place) => answer(html, place, other, model.language)));
   if (record.levers.length) parts.push(levers(record.levers, model));
   return el("div", { class: "column" }, ...parts);
@@ -69,7 +70,7 @@ function levers(sets, model) {
   const head = pairs ? el("thead", {}, el("tr", {}, el("td"), ...titles.map((title) => el("th", { scope: "col" }, el("span", {}, title))))) : null;
   const rows = names.map((some, at) => {
     const cells = pairs ? names.slice(0, at + 1).map((others) => known.get(key(new Set([...some, ...others])))) : [known.get(key(some))];
-    return el("tr", {}, el("th", { scope: "row" }, titles[at]), ...cells.map(cell), ...(pairs ? [] : [el("td", { class: "words" }, cells[0]?.text || WORDS[cells[0]?.status] || "")]));
+    return el("tr", {}, el("th", { scope: "row" }, titles[at]), ...cells.map(cell), ...(pairs ? [] : [el("td", { class: "words" }, cells[0]?.text || "")]));
   });
   const legend = el("p", { class: "soft legend" }, ...[...new Set(sets.map((one) => one.status))].flatMap((status) => [el("span", { class: `lever ${status}`, "aria-hidden": "true" }, SIGNS[status] ?? ""), ` ${WORDS[status] ?? status}  `]));
   const table = el("table", { class: "levers" }, head, el("tbody", {}, ...rows));

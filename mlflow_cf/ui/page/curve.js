@@ -11,7 +11,7 @@ const RIGHT = 12;
 /** Return the picture: the curve, where the row is, the threshold, and the limits that are wished for. */
 export function figure(found, feature, limits, width, regression) {
   const wide = Math.max(width, 260);
-  const height = TOP + PLOT + BARS + 30;
+  const height = TOP + PLOT + (feature.axis ? BARS + 30 : 30);
   const scores = found.points.map((one) => one.score).filter((one) => one !== null);
   const picture = svg("svg", { class: "curve", width: wide, height, viewBox: `0 0 ${wide} ${height}`, role: "img", "aria-label": described(found, feature, regression) });
   const across = feature.axis ? numbers(feature, wide) : levels(found, wide);

@@ -139,7 +139,7 @@ async function explain({ show = false }) {
   byId("answers").setAttribute("aria-busy", "true");
   const begun = performance.now();
   try {
-    const replies = await Promise.all(page.models.map((_, number) => ask(number, "answer", body, asking.signal)));
+    const replies = await Promise.all(page.models.map((_, number) => answered(number, body, asking.signal)));
     const others = await Promise.all(replies.map((reply, number) => judged(reply, 1 - number, asking.signal)));
     if (asking.signal.aborted) return;
     byId("columns").classList.toggle("two", replies.length > 1);
@@ -161,12 +161,28 @@ async function explain({ show = false }) {
   }
 }
 
+/** Ask a version; what the second one refuses stands in its column, and keeps no answer of the first one back. */
+async function answered(number, body, signal) {
+  try {
+    return await ask(number, "answer", body, signal);
+  } catch (problem) {
+    if (number === 0 || !(problem instanceof Refused)) throw problem;
+    return { refused: problem.errors };
+  }
+}
+
 /** Return what the other version says of the answers of one; null where there is one version alone. */
 async function judged(reply, other, signal) {
   if (page.models.length < 2) return null;
-  const rows = reply.record.counterfactuals.map((found) => found.row);
-  const told = rows.length ? await ask(other, "survival", { dataframe_records: records(), counterfactuals: rows }, signal) : { answers: [] };
-  return { name: page.models[other].name, answers: told.answers };
+  const { name } = page.models[other];
+  const rows = reply.refused ? [] : reply.record.counterfactuals.map((found) => found.row);
+  if (!rows.length) return { name, answers: [] };
+  try {
+    return { name, ...(await ask(other, "survival", { dataframe_records: records(), counterfactuals: rows }, signal)) };
+  } catch (problem) {
+    if (!(problem instanceof Refused)) throw problem;
+    return { name, answers: rows.map(() => ({ valid: false, probability: null, broken: [], fault: problem.message })) };
+  }
 }
 
 function summed(replies, others) {
