@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,6 +173,10 @@ class TestRows:
         found = rows_of(explained, loans.head(5).assign(more=1))
         assert [one["prediction"] for one in found] == list(small_loans.fitted(loans).predict(loans.head(5)))
         assert found[0]["row"]["income"] == loans["income"].iloc[0]
+        assert rows_of(explained, loans.head(5).drop(columns="debts"))[0]["row"]["debts"] is None
+        assert rows_of(explained, loans.head(0)) == []
+        with pytest.raises(InputError, match="income"):
+            rows_of(explained, loans.drop(columns="income"))
 
     @pytest.mark.parametrize(
         "text",
@@ -257,6 +262,13 @@ class TestAnswers:
         assert reply["record"] == json.loads(json.dumps(record.to_dict()))
         assert len(reply["answers"]) == len(reply["record"]["counterfactuals"]) == 2
         assert "→" in reply["answers"][0]
+
+    def test_many_at_once_get_the_same(self, client: Client) -> None:
+        with ThreadPoolExecutor(6) as threads:
+            replies = [one.json()["record"] for one in threads.map(lambda _: client.ask("answer", count=2), range(12))]
+        told = [record for record in replies if record["status"] != "busy"]
+        assert told
+        assert told == [told[0]] * len(told)
 
     def test_a_row_without_answer_has_a_reason(self, client: Client) -> None:
         reply = client.ask("answer", constraints={"immutable": ["income", "job", "owner", "debts"]}).json()

@@ -19,7 +19,7 @@ import pytest
 import requests
 import small_loans
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from test_ui import running
 
 import mlflow_cf
@@ -173,6 +173,26 @@ def test_contradictions_have_a_reason(browser: Browser, pages: SimpleNamespace) 
         page.locator("#free").click()
         watched.waited()
         assert page.locator(".answer").count() == 3
+
+
+def test_a_busy_model_is_asked_again(browser: Browser, pages: SimpleNamespace) -> None:
+    with Watched(browser, pages.alone, **DESKTOP) as watched:
+        page = watched.page
+        paste(page)
+        replies: list[str] = []
+
+        def busy_at_first(route: Route) -> None:
+            reply = route.fetch()
+            told = reply.json()
+            if not replies:
+                told |= {"record": {**told["record"], "status": "busy", "counterfactuals": []}, "answers": []}
+            replies.append(told["record"]["status"])
+            route.fulfill(response=reply, json=told)
+
+        page.wait_for_timeout(300)
+        page.route("**/models/0/answer", busy_at_first)
+        assert watched.answered().locator(".answer").count() == 3
+        assert replies == ["busy", "found"]
 
 
 def test_what_is_refused_is_told_at_its_control(browser: Browser, pages: SimpleNamespace) -> None:

@@ -143,7 +143,7 @@ def _held(feature: Feature, constraints: Constraints) -> dict[str, Any]:
         "direction": "".join(key for key in ("increasing", "decreasing") if name in getattr(constraints, key)),
         "range": [_end(feature, low), _end(feature, high)],
         "levels": None if levels is None else list(levels),
-        "told": list(_told(name, constraints)),
+        "told": list(_told(feature, constraints)),
         "rules": _rules(name, constraints),
     }
 
@@ -152,8 +152,11 @@ def _end(feature: Feature, end: float | str | None) -> float | None:
     return None if end is None or not feature.numeric else feature.code(end)
 
 
-def _told(name: str, constraints: Constraints) -> Iterator[str]:
+def _told(feature: Feature, constraints: Constraints) -> Iterator[str]:
     """Yield in words what else the policy says of a feature."""
+    name = feature.name
+    low, high = (None, None) if feature.numeric else constraints.ranges.get(name, (None, None))
+    yield from (f"{words} {end}" for words, end in (("at least", low), ("at most", high)) if end is not None)
     relative = constraints.relative.get(name)
     for key, most in () if relative is None else relative:
         way, _, unit = key.partition("_")

@@ -30,10 +30,11 @@ def rows_of(explained: ExplainedModel, given: pd.DataFrame | None) -> list[dict[
     """
     if given is None and not explained.policy.privacy.reveals:
         return []
-    table = explained.space.select(explained.background if given is None else given).head(MOST_ROWS)
+    rows = (explained.background if given is None else given).head(MOST_ROWS).reset_index(drop=True)
+    absent = [one.column for one in explained.space.features if one.missing and one.column not in rows.columns]
+    table = explained.space.select(rows.reindex(columns=[*rows.columns, *absent]) if absent else rows)
     if table.empty:
         return []
-    table = table.reset_index(drop=True)
     space = explained.space.covering(table)
     codes = space.encode(table)
     asked = {"counterfactual": {"explain": "none"}}

@@ -6,7 +6,9 @@ import { chooser } from "./row.js";
 import { ask, facts, Refused } from "./server.js";
 import { findable, Line } from "./wishes.js";
 
-const page = { models: [], lines: [], sent: null, asking: null };
+const page = { models: [], lines: [], sent: null, asking: null, predicting: 0 };
+const WAIT_MS = 250;
+const PATIENCE = 40; // so often a busy model is asked again
 const CONTROLS = ["count", "max_changes", "explainer", "time_limit_s", "certify", "region", "levers", "target"];
 
 async function start() {
@@ -14,6 +16,7 @@ async function start() {
   page.models = known.models;
   const [model] = page.models;
   byId("title").textContent = page.models.map((one) => one.name).join("  and  ");
+  document.title = `What if: ${model.name}`;
   const wanted = `Wanted: ${model.target}`;
   byId("about").textContent = [wanted, `${model.features.length} features`, model.provable ? "answers can be proved" : "answers are checked, not proved"].join(" · ");
   page.lines = model.features.map((feature, at) => new Line(feature, at, changed, along));
@@ -111,8 +114,11 @@ function changed(what) {
 
 async function predict() {
   const body = { dataframe_records: records(), params: { counterfactual: { explain: "none" } } };
+  page.predicting += 1;
+  const turn = page.predicting;
   try {
     const reply = await ask(0, "answer", body);
+    if (turn !== page.predicting) return; // something was changed since
     byId("prediction").replaceChildren(...prediction(reply, page.models[0]));
   } catch (problem) {
     shown(problem);
@@ -164,7 +170,13 @@ async function explain({ show = false }) {
 /** Ask a version; what the second one refuses stands in its column, and keeps no answer of the first one back. */
 async function answered(number, body, signal) {
   try {
-    return await ask(number, "answer", body, signal);
+    let reply = await ask(number, "answer", body, signal);
+    for (let again = 0; reply.record.status === "busy" && again < PATIENCE; again += 1) {
+      await new Promise((resolve) => setTimeout(resolve, WAIT_MS)); // what was asked before is still being searched
+      signal.throwIfAborted();
+      reply = await ask(number, "answer", body, signal);
+    }
+    return reply;
   } catch (problem) {
     if (number === 0 || !(problem instanceof Refused)) throw problem;
     return { refused: problem.errors };

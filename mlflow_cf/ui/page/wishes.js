@@ -190,7 +190,10 @@ export class Line {
 
   async #curve() {
     if (this.panel.hidden) return;
+    this.turn = (this.turn ?? 0) + 1;
+    const { turn } = this;
     const found = await this.along(this.feature.name);
+    if (turn !== this.turn) return; // a later curve is on its way
     if (found) this.found = found;
     if (this.found) this.picture.replaceChildren(figure(this.found, this.feature, [this.low, this.high], this.picture.clientWidth, this.regression));
   }
