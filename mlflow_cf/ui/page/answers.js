@@ -74,7 +74,7 @@ function levers(sets, model) {
   });
   const legend = el("p", { class: "soft legend" }, ...[...new Set(sets.map((one) => one.status))].flatMap((status) => [el("span", { class: `lever ${status}`, "aria-hidden": "true" }, SIGNS[status] ?? ""), ` ${WORDS[status] ?? status}  `]));
   const table = el("table", { class: "levers" }, head, el("tbody", {}, ...rows));
-  return el("section", { class: "matrix" }, el("h3", {}, "What can do it alone"), el("div", { class: "scrolls", role: "region", "aria-label": "Levers", tabindex: "0" }, table), legend);
+  return el("section", { class: "matrix" }, el("h3", {}, "What can do it alone"), el("div", { class: "scrolls", role: "region", "aria-label": `Levers of ${model.name}`, tabindex: "0" }, table), legend);
 }
 
 function cell(one) {
