@@ -1,9 +1,11 @@
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import mlflow
@@ -16,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.cli import COMMANDS, main
-from mlflow_cf.cli.shared import Exit
+from mlflow_cf.cli.shared import EXITS, Exit
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +250,13 @@ def test_what_help_says_of_all_is_what_each_says():
         assert lazy.told.endswith(".")
         assert main.get_command(None, name).name in (name, None)
     assert main.get_command(None, "explian") is None
+
+
+def test_the_page_has_the_exit_codes_and_commands_of_the_code():
+    page = (Path(__file__).parents[1] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    codes = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
+    assert codes == [(str(int(code)), told) for code, told in EXITS.items()]
+    assert re.findall(r"^\| `mlflow-cf (\w+)", page, re.MULTILINE) == list(COMMANDS)
 
 
 def test_interruptions_have_a_code_of_their_own(saved, monkeypatch):

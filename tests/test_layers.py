@@ -16,7 +16,7 @@ FLOORS = (
     ("testing",),
     ("autologging",),
     ("spark",),
-    ("gating", "monitoring"),
+    ("gating", "monitoring", "ui"),
     ("evaluation",),
     ("reporting",),
     ("artifact",),

@@ -11,6 +11,7 @@ from mlflow_cf.cards.render import page as page
 from mlflow_cf.cards.render import style as style
 from mlflow_cf.cards.render import table as table
 from mlflow_cf.cards.render import told as told
+from mlflow_cf.cards.row import answers_of as answers_of
 from mlflow_cf.cards.row import card as card
 from mlflow_cf.cards.row import definitions as definitions
 from mlflow_cf.cards.rows import answers as answers

@@ -93,6 +93,13 @@ def card(record: Record, pictures: Pictures, language: Language = "en", *, headi
     return rendered
 
 
+def answers_of(record: Record, pictures: Pictures, language: Language = "en") -> list[Markup]:
+    """Return each counterfactual of a record as HTML of its own, for pages that set them apart; see `card`."""
+    speaker = Speaker(language, pictures.known)
+    shown = (answer_of(record, found, pictures, speaker) for found in record["counterfactuals"])
+    return [macros().answer(one, pictures.shared) for one in shown]
+
+
 def definitions(pictures: Pictures, names: Sequence[str] | None = None) -> Markup:
     """Return the drawings that cards with shared pictures refer to, of all features or those named, once for a page."""
     rendered: Markup = macros().definitions(pictures.definitions(names))

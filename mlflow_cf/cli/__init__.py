@@ -35,6 +35,7 @@ COMMANDS: Final = {
     "check": Lazy("mlflow_cf.cli.checking:check", "Check a record of an answer against a model."),
     "replay": Lazy("mlflow_cf.cli.checking:replay", "Compute a traced answer again."),
     "schema": Lazy("mlflow_cf.cli.checking:schema", "Print the JSON schema of a request's options."),
+    "ui": Lazy("mlflow_cf.cli.page:ui", "Try rows and wishes on a local page."),
     "suggest": Lazy("mlflow_cf.cli.explaining:suggest", "Suggest constraints that training rows show."),
     "warm": Lazy("mlflow_cf.cli.machine:warm", "Compile all kernels ahead."),
     "completion": Lazy("mlflow_cf.cli.machine:completion", "Print what makes a shell complete commands."),

@@ -118,15 +118,19 @@ class Privacy(UserModel):
         if not self.reasons:
             raise InputError("reasons", "requests to this model may not ask for it (privacy.reasons)", "leave it out")
 
+    def answering(self, own: str) -> tuple[str, ...] | None:
+        """Return the explainers that requests may ask for, the model's `own` one first; None: all of them."""
+        if self.explainers is None and self.reveals:
+            return None
+        return tuple(dict.fromkeys([own, *(ALLOWED if self.explainers is None else self.explainers)]))
+
     def check_asked(self, name: str, own: str) -> None:
         """Refuse the explainer `name` if requests may not ask for it; `own` is that of the model, chosen by its owner.
 
         Raises:
             InputError: it is not allowed.
         """
-        if self.explainers is None and self.reveals:
-            return
-        allowed = dict.fromkeys([own, *(ALLOWED if self.explainers is None else self.explainers)])
-        if name not in allowed:
+        allowed = self.answering(own)
+        if allowed is not None and name not in allowed:
             fact = f"{name[:60]!r} does not answer requests to this model"
             raise InputError("explainer", fact, f"ask for {' or '.join(map(repr, allowed))}, or leave it out")
