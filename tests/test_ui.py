@@ -27,9 +27,9 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import mlflow_cf
 from mlflow_cf import ExplainedModel, InputError
 from mlflow_cf.cli import main
+from mlflow_cf.cli.page import named
 from mlflow_cf.ui.app import MOST_BYTES, PAGE, what_if
 from mlflow_cf.ui.asking import Asked
-from mlflow_cf.cli.page import named
 from mlflow_cf.ui.facts import facts_of, pictures_of
 from mlflow_cf.ui.rows import pasted, rows_of, table_of
 
