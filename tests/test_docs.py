@@ -289,7 +289,8 @@ def commands(page: Path) -> list[str]:
     """Return the lines of a page that call `mlflow-cf` or `make`, in blocks and in code within sentences."""
     text = text_of(page)
     lines = [line for block in blocks(page, "bash") for line in block.replace("\\\n", " ").splitlines()]
-    return [line for line in [*lines, *re.findall(r"`([^`\n]+)`", text)] if re.match(r"(mlflow-cf|make) ", line)]
+    lines += re.findall(r"`([^`\n]+)`", text)
+    return [line.partition(" | ")[0] for line in lines if re.match(r"(mlflow-cf|make) ", line)]
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=page_id)
