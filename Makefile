@@ -22,7 +22,7 @@ test: $(VENV)/.dev  ## all tests but those of `make system`
 	$(PYTEST) -m 'not system' $(ARGS)
 
 system: $(VENV)/.nice $(VENV)/.torch  ## tests of servers, examples and the pages of docs as a user runs them
-	$(PYTEST) -n $(SYSTEM_WORKERS) --no-loadscope-reorder -m system $(ARGS)
+	$(PYTEST) -n $(SYSTEM_WORKERS) -m system $(ARGS)
 
 thorough: $(VENV)/.nice $(VENV)/.torch  ## all tests, with many more examples of every law and every scenario of the suites; hours
 	HYPOTHESIS_PROFILE=ci $(PYTEST) $(ARGS)

@@ -36,32 +36,14 @@ RUNS = (
     "test_pictures.py",
     "artifacts/test_publish.py",
 )
-# Files of these that take longest, which begin first: a long one that begins last keeps one core waiting.
-LONGEST = (
-    "test_docs.py",
-    "test_spark_evaluate.py",
-    "test_benchmark.py",
-    "test_example_credit.py",
-    "test_spark.py",
-    "test_example_living.py",
-    "test_example_promotion_gate.py",
-    "test_example_spark_batch.py",
-    "test_autolog.py",
-    "test_example_black_box.py",
-    "test_example_house_price.py",
-    "serving/test_compare_on_a_server.py",
-)
 SYSTEM = (*PROGRAMS, *RUNS, "test_helpers.py", "test_cli.py", "test_spark")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests of whole programs, and let the longest files begin."""
-    place = {item.path: str(item.path.relative_to(Path(__file__).parent)) for item in items}
+    """Mark tests of whole programs."""
     for item in items:
-        if place[item.path].startswith(SYSTEM):
+        if str(item.path.relative_to(Path(__file__).parent)).startswith(SYSTEM):
             item.add_marker(pytest.mark.system)
-    rank = {name: at for at, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: rank.get(place[item.path], len(LONGEST)))
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.cli import COMMANDS, main
-from mlflow_cf.cli.shared import EXITS, Exit
+from mlflow_cf.cli.shared import EXITS, QUICK, Exit
 
 
 @pytest.fixture(scope="module")
@@ -291,3 +291,4 @@ def test_commands_options_models_and_explainers_are_completed(saved, monkeypatch
     assert completed("explain", "-m", "models:/comp") == ["models:/completed/", "models:/completed@best"]
     monkeypatch.setattr("mlflow.MlflowClient.search_registered_models", lambda *_, **__: 1 / 0)
     assert completed("explain", "-m", "models:/comp") == []
+    assert not set(QUICK) & set(os.environ)  # the limits of a key press are not those of a command

@@ -263,7 +263,17 @@ class TestTrial:
         assert note in caplog.text
 
     def test_without_probabilities_there_is_no_margin(self) -> None:
-        assert self.tried(0.1, margins=False)[0] == (0.5, 0.0)
+        assert self.tried(0.1, 0.6, margins=False)[0] == (0.25, 0.0)
+        assert "the promise may break" in self.tried(0.1, 0.2, margins=False)[1]
+
+    def test_a_promise_that_no_answer_could_try_is_told(self) -> None:
+        def preparing(trial: Trial, wanted: SurvivalWanted) -> Showing:
+            del trial, wanted
+            return lambda _: np.empty(0)
+
+        wanted, note = tried(Refit.of(MODEL, self.ROWS), self.ROWS, self.WANTED, 0, preparing, margins=True)
+        assert (wanted.rows, wanted.margin) == (0.5, 0.0)
+        assert note == "no row of the halves had an answer that could be tried"
 
     def test_what_cannot_be_tried_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         chosen, note, asked = self.tried(rows=self.ROWS.take(np.arange(199)))

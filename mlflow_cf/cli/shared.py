@@ -73,13 +73,17 @@ def quiet_downloads(context: click.Context) -> None:
 def complete_models(context: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return URIs of registered models and their aliases that begin so; none if the registry does not answer soon."""
     del context, param
+    quick = {name: value for name, value in QUICK.items() if name not in os.environ}
+    os.environ.update(quick)
     try:
-        os.environ.update({name: value for name, value in QUICK.items() if name not in os.environ})
         from mlflow import MlflowClient  # noqa: PLC0415  seconds that only this needs
 
         found = MlflowClient().search_registered_models(max_results=MOST_NAMED)
     except Exception:  # noqa: BLE001  a shell that completes nothing is better than one that prints an error
         return []
+    finally:
+        for name in quick:
+            os.environ.pop(name, None)
     names = [f"models:/{model.name}{end}" for model in found for end in ("/", *(f"@{one}" for one in model.aliases))]
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 

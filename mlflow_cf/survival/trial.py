@@ -74,7 +74,7 @@ def tried(
         preparing: returns what shows answers of a trial to its later models.
         margins: whether there are probabilities that a margin can be asked of.
     """
-    steps = [step for step in STEPS if margins or not step.margin]
+    steps = STEPS if margins else tuple(dict.fromkeys(step._replace(margin=0.0) for step in STEPS))
     if len(rows.labels) < FEWEST:
         return _with(wanted, steps[0]), f"not tried whether the promise is kept: fewer than {FEWEST} rows"
     try:
@@ -91,16 +91,19 @@ def _tried(
     pair = next(Draws(rows.labels, refit.classes, np.random.default_rng(seed)).pairs())
     shown: dict[float, list[Showing]] = {}
     share, chosen = 1.0, steps[0]
+    answers = 0
     for chosen in steps:
         asked = _with(wanted, chosen)
         if chosen.rows not in shown:
             shown = {chosen.rows: [preparing(one, asked) for one in _trials(refit, rows, pair, asked, seed)]}
         held = np.concatenate([show(chosen.margin) for show in shown[chosen.rows]])
-        share = float(held.mean()) if len(held) else 1.0  # no answer breaks no promise
+        answers, share = len(held), float(held.mean()) if len(held) else 1.0  # no answer breaks no promise
         _logger.info("survival: with %s, answers of half of the rows held under %.2f of later models", chosen, share)
         if share >= wanted.holds:
             break
-    return _with(wanted, chosen), _told(chosen, share, kept=share >= wanted.holds)
+    told = [_told(chosen, share, kept=share >= wanted.holds)]
+    told += [] if answers else ["no row of the halves had an answer that could be tried"]
+    return _with(wanted, chosen), "; ".join(note for note in told if note)
 
 
 def _with(wanted: SurvivalWanted, step: Step) -> SurvivalWanted:
