@@ -53,6 +53,11 @@ class Privacy(UserModel):
         return self.sample == "shown"
 
     @property
+    def rare(self) -> int:
+        """How many background rows or fewer share a value that pictures and lists of levels leave out; 0: none is."""
+        return 0 if self.reveals else self.k_anonymous
+
+    @property
     def keeps_rows(self) -> bool:
         """Whether a model keeps rows of the data it is wrapped with; else columns shuffled apart stand in for them."""
         return self.sample != "summary"

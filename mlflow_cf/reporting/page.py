@@ -192,9 +192,8 @@ def _card(one: Explanation, pictures: Pictures, language: Language) -> Markup:
 
 def pictures_of(material: Material) -> Pictures:
     """Return the distributions that cards draw; of a background that is no secret all of it, else no rare values."""
-    privacy = material.explained.policy.privacy
-    least = 0 if privacy.reveals else privacy.k_anonymous
-    return Pictures(material.explained.space.features, least, shared=True)
+    explained = material.explained
+    return Pictures(explained.space.features, explained.policy.privacy.rare, shared=True)
 
 
 def _probability(value: float | None) -> str:

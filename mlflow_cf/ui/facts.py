@@ -23,9 +23,9 @@ MOST_LEVELS: Final = 200  # that a feature offers; others can be typed
 EVEN: Final = 0.5  # where one of two labels becomes the likelier one
 
 
-def pictures_of(explained: ExplainedModel, *, shared: bool = False) -> Pictures:
+def pictures_of(explained: ExplainedModel) -> Pictures:
     """Return the distributions that may be shown: all of a background that is no secret, else no rare values."""
-    return Pictures(explained.space.features, _least(explained), shared=shared)
+    return Pictures(explained.space.features, explained.policy.privacy.rare)
 
 
 def facts_of(explained: ExplainedModel, name: str, pictures: Pictures) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def facts_of(explained: ExplainedModel, name: str, pictures: Pictures) -> dict[s
         },
         "may": {"regions": privacy.regions, "levers": privacy.levers, "reasons": privacy.reasons},
         "features": [
-            _feature(feature, pictures.drawing(feature.name), policy.constraints, _least(explained))
+            _feature(feature, pictures.drawing(feature.name), policy.constraints, privacy.rare)
             for feature in explained.space.features
         ],
     }
@@ -84,11 +84,6 @@ def told_levels(feature: Feature, least: int) -> list[Level]:
     )
     told = [feature.levels[codes[at]] for at in order.tolist() if feature.counts[at] > least]
     return told[:MOST_LEVELS]
-
-
-def _least(explained: ExplainedModel) -> int:
-    privacy = explained.policy.privacy
-    return 0 if privacy.reveals else privacy.k_anonymous
 
 
 def _feature(feature: Feature, drawing: Drawing, constraints: Constraints, least: int) -> dict[str, Any]:
