@@ -238,3 +238,60 @@ class TestGivingWay:
             raise ZeroDivisionError
         admission.give_way()
         assert admission._changed.longest == []
+
+
+class TestParts:
+    """A work in parts is done by several threads, of which the one that reads it is one."""
+
+    def test_it_is_read_in_order_while_the_reader_does_something_else(self) -> None:
+        admission, seen = Admission(4), dict[int, str]()
+
+        def work(part: int) -> int:
+            seen[part] = threading.current_thread().name
+            return part * part
+
+        read = admission.shared(work, range(50), 3)
+        assert next(read) == 0
+        for _ in range(2_000):  # the others go on meanwhile
+            if len(seen) == 50:
+                break
+            threading.Event().wait(0.01)
+        assert len(seen) == 50
+        assert list(read) == [part * part for part in range(1, 50)]
+
+    def test_a_reader_helps_where_nobody_else_is_free(self) -> None:
+        admission, entered, release = Admission(2), threading.Event(), threading.Event()
+
+        def work(part: int) -> str:
+            if threading.current_thread() is threading.main_thread():
+                release.set()
+            else:
+                entered.set()
+                assert release.wait(20)
+            return threading.current_thread().name
+
+        names = list(admission.shared(work, range(6), 1))
+        assert "MainThread" in names
+
+    def test_an_error_is_raised_where_its_part_is_read(self) -> None:
+        read = Admission(3).shared(lambda part: 12 // (3 - part), range(6), 2)
+        assert [next(read) for _ in range(3)] == [4, 6, 12]
+        with pytest.raises(ZeroDivisionError):
+            next(read)
+
+    @pytest.mark.parametrize("further", [0, 2])
+    def test_nothing_more_is_begun_after_an_interruption(self, further: int) -> None:
+        begun = list[int]()
+
+        def work(part: int) -> int:
+            begun.append(part)
+            if threading.current_thread() is threading.main_thread():
+                raise KeyboardInterrupt
+            threading.Event().wait(0.002)
+            return part
+
+        with pytest.raises(KeyboardInterrupt):
+            list(Admission(1 + further).shared(work, range(10_000), further))
+        many = len(begun)
+        threading.Event().wait(0.05)
+        assert len(begun) == many < 10_000

@@ -8,11 +8,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 # MLflow answers requests on asyncio's pool of min(32, cores + 4) threads: searches never take the last four
 MOST_PLACES: Final = 28
@@ -105,7 +105,8 @@ class Admission:
     ) -> Iterator[Done]:
         """Yield what `work` makes of parts, in order; up to so many `further` threads help, where cores are free.
 
-        A caller who is not `placed` holds no place of its own yet, and takes one for the time if one is free.
+        The thread that reads them works, too, when the next one is not ready; the others go on while it does something
+        else. A caller who is not `placed` holds no place of its own yet, and takes one for the time if one is free.
         """
         further = min(further, len(parts) - 1)
         own = nullcontext() if placed or further < 1 else self.entered(0.0)
@@ -113,8 +114,14 @@ class Admission:
             if not more:
                 yield from map(work, parts)
                 return
-            with ThreadPoolExecutor(1 + more, "mlflow-cf") as threads:
-                yield from threads.map(work, parts)
+            queue = _Parts(work, parts)
+            with ThreadPoolExecutor(more, "mlflow-cf") as threads:
+                try:
+                    for _ in range(more):
+                        threads.submit(queue.work_off)
+                    yield from queue.in_order()
+                finally:
+                    queue.close()
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
@@ -143,3 +150,40 @@ class Admission:
     def __reduce__(self) -> tuple[type[Admission], tuple[int]]:
         """Copy the number of places only: requests that hold one belong to this process."""
         return Admission, (self.places,)
+
+
+class _Parts(Generic[Part, Done]):
+    """Parts of a work that several threads share."""
+
+    def __init__(self, work: Callable[[Part], Done], parts: Sequence[Part]) -> None:
+        self._work, self._parts = work, parts
+        self._done = [Future[Done]() for _ in parts]
+        self._left = iter(range(len(parts)))  # threads may share it: each number is handed out once
+
+    def in_order(self) -> Iterator[Done]:
+        """Yield what was made of all parts; the thread that reads this works on others while the next is not ready."""
+        for done in self._done:
+            while not done.done() and self._work_on_one():
+                pass
+            yield done.result()
+
+    def work_off(self) -> None:
+        """Work on parts as long as there are any."""
+        while self._work_on_one():
+            pass
+
+    def close(self) -> None:
+        """Begin no further part."""
+        for _ in self._left:
+            pass
+
+    def _work_on_one(self) -> bool:
+        """Work on the next part; return whether there was one."""
+        at = next(self._left, None)
+        if at is None:
+            return False
+        try:
+            self._done[at].set_result(self._work(self._parts[at]))
+        except Exception as error:  # noqa: BLE001  raised where the part is read
+            self._done[at].set_exception(error)
+        return True

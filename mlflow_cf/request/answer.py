@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -35,9 +35,12 @@ from mlflow_cf.words.reasons import still_learning
 from mlflow_cf.words.result import Explanation
 from mlflow_cf.words.statements import say
 
+BESIDE_BLOCKS: Final = 16  # rows that are searched together while blocks of others are settled
 LEAST_ROW_S: Final = 1e-6  # no row takes less
 PART_S: Final = 2.0  # of work on the rows of a long table that are explained together
 INTERRUPTED: Final = Answer("budget", say("interrupted"))
+
+ExplainSome = Callable[[Mapping[int, Row], float], None]  # by themselves; their seconds count from a moment
 
 _logger = logging.getLogger(__name__)
 
@@ -184,35 +187,67 @@ def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.Da
         found.single.update((number, explanation(request, row, None, ready)) for number, row in rows.items())
         return
     request, search_with = ready
+    # other processes would count calls of a server by themselves, and each go as fast as it may
+    together = (request.deadline is not None and not request.caller.row_seconds) or request.session is not None
     with progress(len(rows), watched=request.caller.owner) as count:
+
+        def explain_some(some: Mapping[int, Row], started: float) -> None:
+            _explain(Explaining(request, search_with, predictions, some, len(rows), count), started, found.single)
+
         if len(rows) > FEW and (portfolio := Portfolio.of(request, predictions)):
-            for blocks in portfolio.answers(list(rows)):
-                found.blocks.extend(blocks)
-                count(sum(len(block.numbers) for block in blocks))
-            block, _ = found.places(len(predictions.rows))
-            rows = {number: rows[number] for number in rows if block[number] < 0}
+            beside = None if together or not request.caller.further else explain_some
+            rows = _in_blocks(portfolio, rows, found, count, beside)
             started = time.perf_counter()
-        together = request.deadline is not None and not request.caller.row_seconds
-        # other processes would count calls of a server by themselves, and each go as fast as it may
-        if len(rows) <= FEW or together or request.session is not None:
-            _explain(Explaining(request, search_with, predictions, rows, len(rows), count), started, found.single)
-            return
-        with Helpers(request, table, list(rows)) as helpers:
-            size, row_s = FIRST_ROWS, 0.0
-            while helpers.left or helpers.busy:
-                part = {number: rows[number] for number in helpers.take(size)}
-                if part:
-                    started = time.perf_counter()
-                    _explain(
-                        Explaining(request, search_with, predictions, part, len(rows), count), started, found.single
-                    )
-                    row_s = max((time.perf_counter() - started) / len(part), LEAST_ROW_S)
-                    size = min(max(FIRST_ROWS, int(PART_S / row_s)), ROWS_AT_ONCE)
-                elsewhere = dict(helpers.finished(patient=not part))
-                count(len(elsewhere))
-                found.single.update(elsewhere)
-                if len(found.single) > FIRST_ROWS:  # the first ones may have waited for what is compiled
-                    helpers.keep_busy(row_s, size)
+        if len(rows) <= FEW or together:
+            explain_some(rows, started)
+        else:
+            with Helpers(request, table, list(rows)) as helpers:
+                _with_helpers(helpers, rows, found, count, explain_some)
+
+
+def _in_blocks(
+    portfolio: Portfolio,
+    rows: Mapping[int, Row],
+    found: Found,
+    count: Callable[[int], object],
+    explain_some: ExplainSome | None,
+) -> Mapping[int, Row]:
+    """Explain rows in blocks; return those that nothing settled.
+
+    Their searches run Python, which one thread at a time can do: some are explained here while other threads go on.
+    """
+    left, blocks = list[int](), portfolio.blocks(list(rows))
+    for number, block in enumerate(portfolio.answers(blocks), 1):
+        found.blocks.extend(block.answers)
+        count(sum(len(part.numbers) for part in block.answers))
+        left += block.left
+        if explain_some is not None and number < len(blocks) and len(left) >= BESIDE_BLOCKS:
+            some, left = left[:BESIDE_BLOCKS], left[BESIDE_BLOCKS:]
+            explain_some({one: rows[one] for one in some}, time.perf_counter())
+    return {one: rows[one] for one in left}
+
+
+def _with_helpers(
+    helpers: Helpers,
+    rows: Mapping[int, Row],
+    found: Found,
+    count: Callable[[int], object],
+    explain_some: ExplainSome,
+) -> None:
+    """Explain rows here, and in other processes where that is worth it."""
+    size, row_s = FIRST_ROWS, 0.0
+    while helpers.left or helpers.busy:
+        part = {number: rows[number] for number in helpers.take(size)}
+        if part:
+            started = time.perf_counter()
+            explain_some(part, started)
+            row_s = max((time.perf_counter() - started) / len(part), LEAST_ROW_S)
+            size = min(max(FIRST_ROWS, int(PART_S / row_s)), ROWS_AT_ONCE)
+        elsewhere = dict(helpers.finished(patient=not part))
+        count(len(elsewhere))
+        found.single.update(elsewhere)
+        if len(found.single) > FIRST_ROWS:  # the first ones may have waited for what is compiled
+            helpers.keep_busy(row_s, size)
 
 
 def _explain(explaining: Explaining, started: float, found: dict[int, Explanation]) -> None:

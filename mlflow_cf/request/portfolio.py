@@ -134,6 +134,19 @@ class BlockAnswers:
         )
 
 
+class SettledBlock(NamedTuple):
+    """Rows that were tried together, and the answers of those that few changes settle."""
+
+    numbers: Codes
+    answers: Sequence[BlockAnswers]
+
+    @property
+    def left(self) -> list[int]:
+        """The numbers of the rows that must be explained by themselves."""
+        settled = {number for part in self.answers for number in part.numbers.tolist()}
+        return [number for number in self.numbers.tolist() if number not in settled]
+
+
 @dataclass(frozen=True)
 class Found:
     """The explanations of a request so far.
@@ -223,17 +236,20 @@ class Portfolio:
         rows = predictions.rows
         return cls(request, predictions, rows) if isinstance(rows, PredictedRows) and is_plain(request) else None
 
-    def answers(self, numbers: Sequence[int]) -> Iterator[Sequence[BlockAnswers]]:
-        """Yield what was found of the rows with these numbers, block by block, as long as there is time.
+    def blocks(self, numbers: Sequence[int]) -> list[Codes]:
+        """Return the rows with these numbers in blocks, for as many threads as there may be."""
+        threads, many = 1 + self._request.caller.further, len(numbers)
+        rounds = -(-many // (threads * (ROWS_JUDGED if self._request.query.count == 1 else ROWS_AT_ONCE)))
+        return np.array_split(np.array(numbers, dtype=np.intp), min(threads * rounds, -(-many // ROWS_AT_ONCE)))
+
+    def answers(self, blocks: Sequence[Codes]) -> Iterator[SettledBlock]:
+        """Yield what was found of the rows of each block, in order, as long as there is time.
 
         Blocks are done by as many threads as there are cores free: kernels and most models run without the
         interpreter's lock.
         """
-        threads, many = 1 + self._request.caller.further, len(numbers)
-        rounds = -(-many // (threads * (ROWS_JUDGED if self._request.query.count == 1 else ROWS_AT_ONCE)))
-        blocks = np.array_split(np.array(numbers, dtype=np.intp), min(threads * rounds, -(-many // ROWS_AT_ONCE)))
-        self.prepare(numbers)
-        return self._request.admission.shared(self._timely, blocks, threads - 1)
+        self.prepare(np.concatenate(blocks).tolist())
+        return self._request.admission.shared(self._timely, blocks, self._request.caller.further)
 
     def prepare(self, numbers: Sequence[int]) -> None:
         """Set up what blocks share before threads need it."""
@@ -241,10 +257,10 @@ class Portfolio:
             self._singles(own)
         _ = self._read, self._bound_policy, self._most_paired
 
-    def _timely(self, numbers: Codes) -> Sequence[BlockAnswers]:
+    def _timely(self, numbers: Codes) -> SettledBlock:
         """Return the answers of a block; none if the time is over."""
         self._request.admission.give_way()
-        return () if self._late() else self.block(numbers)
+        return SettledBlock(numbers, () if self._late() else self.block(numbers))
 
     def _late(self) -> bool:
         deadline = self._request.deadline

@@ -106,6 +106,7 @@ def in_blocks(size: int | None) -> Iterator[None]:
         if size is None:
             patch.setattr(Portfolio, "of", lambda *_: None)
         else:
+            patch.setattr(answer, "BESIDE_BLOCKS", size)
             patch.setattr(portfolio, "ROWS_AT_ONCE", size)
             patch.setattr(portfolio, "ROWS_JUDGED", 3 * size)
         yield
