@@ -212,8 +212,11 @@ class Parting:
         self.redundant, self.tolerance = redundant, tolerance
         scorer = problem.scorer
         self._boxes = None if scorer is None else boxes_of(scorer.structure, actions.encoded)
-        self._confining = self._boxes if isinstance(self._boxes, SupportsConfined) else None
         self._dominated = DominatedActions(problem, actions, self._boxes, tolerance)
+        # bounds tell what certainly meets the target only where they are those of all models
+        few = scorer.hardest(problem.encoded_row, thresholds.HARDEST) if scorer and redundant is None else None
+        self._bounding = (scorer, self._boxes) if few is None else (few, boxes_of(few.structure, actions.encoded))
+        self._confining = self._bounding[1] if isinstance(self._bounding[1], SupportsConfined) else None
 
     def of(self, box: Bools, bound: CostBound | None = None) -> Bools | None:
         """Part a box (actions,) in two, or drop actions of it.
@@ -299,7 +302,7 @@ class Parting:
 
     def reach(self, masks: Bools) -> Floats:
         """Return how far boxes come into the target, or so near that the judge must be asked; < 0: not at all."""
-        scorer = self.problem.scorer
+        scorer, _ = self._bounding
         if scorer is None or not len(masks):
             return np.zeros(len(masks))
         return scorer.upper_bound(*self._bounds(masks), self.tolerance)
@@ -308,14 +311,14 @@ class Parting:
         """Whether all candidates of a box certainly meet the target with one of some groups put back."""
         own = [self.actions.own[number : number + 1] for number in range(len(self.actions.own))]
         low, high = self._bounds(np.stack([self._confined(box, own, number) for number in back]))
-        scorer = self.problem.scorer
+        scorer, _ = self._bounding
         return scorer is not None and bool(scorer.certainly_met(low, high, self.tolerance).any())
 
     def _judged(
         self, box: Bools, ends: tuple[Floats, Floats], near: Sequence[Codes], free: Sequence[int]
     ) -> tuple[Floats, Bools]:
         """Return (f,) how far parts of a box with such bounds reach, and which have all that is needed of it."""
-        kept, scorer = np.zeros(len(free), dtype=np.bool_), self.problem.scorer
+        kept, (scorer, _) = np.zeros(len(free), dtype=np.bool_), self._bounding
         if scorer is None:
             return np.zeros(len(free)), kept
         if self.redundant is not None:
@@ -344,9 +347,10 @@ class Parting:
 
     def _bounds(self, masks: Bools) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the sums of boxes; without structure, of nothing."""
-        if self._boxes is None:
+        _, boxes = self._bounding
+        if boxes is None:
             return np.empty((len(masks), 0)), np.empty((len(masks), 0))
-        return self._boxes.bounds(masks[:, self.actions.columns])
+        return boxes.bounds(masks[:, self.actions.columns])
 
     def _confined(self, box: Bools, near: Sequence[Codes], number: int) -> Bools:
         """Return the part of a box (actions,) in which a group has its nearer actions alone."""

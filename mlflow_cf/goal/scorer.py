@@ -15,8 +15,18 @@ from scipy.special import expit, logit
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.targets import BoundTarget, Rating, SumTarget, Targets, lacking, rate_sums, rounding, shortfalls
-from mlflow_cf.structures.capabilities import SupportsProduct, is_steady
+from mlflow_cf.goal.targets import (
+    BoundTarget,
+    Rating,
+    SumTarget,
+    Targets,
+    Votes,
+    lacking,
+    rate_sums,
+    rounding,
+    shortfalls,
+)
+from mlflow_cf.structures.capabilities import SupportsOutputs, SupportsProduct, is_steady
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.structure import Encoded, Structure
 
@@ -59,6 +69,24 @@ class Scorer:
     def products(self) -> SupportsProduct | None:
         """The structure, if it scores product grids."""
         return self.structure if isinstance(self.structure, SupportsProduct) else None
+
+    def hardest(self, encoded: Sequence[Encoded], most: int) -> Scorer | None:
+        """Return a scorer of fewer of the models that vote, those that lack most of one candidate (1, ...) per column.
+
+        Every candidate that meets the targets meets its targets, too, so that its upper bounds hold, and they take
+        less time. It takes the same encoded values. None where there are not many more such models than `most`.
+        """
+        if not isinstance(self.structure, Joined):
+            return None
+        sums, parts, targets, start = self.structure.sums(encoded), list[Structure](), list[SumTarget](), 0
+        for part, target in zip(self.structure.structures, self.targets, strict=True):
+            found, votes = _hardest(part, target, sums, most)
+            parts.append(found)
+            targets.append(replace(target, start=start, stop=start + found.outputs, votes=votes))
+            start += found.outputs
+        if start == self.structure.outputs:
+            return None
+        return Scorer(parts[0], joined(parts, len(encoded)), tuple(targets))
 
     def encoded(self, columns: Sequence[int], actions: Floats) -> list[Encoded]:
         """Return the structure's encoded values of actions (t, len(columns)), one array per column."""
@@ -133,6 +161,21 @@ class Scorer:
     def rate(self, Z: Floats) -> Rating:
         """Rate coded rows (m, d)."""
         return self.rate_encoded(self.encoded(range(Z.shape[1]), Z))
+
+
+def _hardest(part: Structure, target: SumTarget, sums: Floats, most: int) -> tuple[Structure, Votes | None]:
+    """Return the models of one structure that lack most of a candidate with raw scores (1, k), and their votes.
+
+    Of the others, all that may refuse an answer may do so, so that of these models as many fewer must accept it.
+    """
+    votes = target.votes
+    few = 0 if votes is None else most + votes.of - votes.needed
+    if votes is None or 2 * few > votes.of or not isinstance(part, SupportsOutputs):
+        return part, votes
+    lacks = lacking(target.each(target.of(sums)), [target.alone])
+    models = np.sort(np.argsort(lacks, kind="stable")[-few:])
+    outputs = models[:, None] * target.width + np.arange(target.width)
+    return part.only(outputs.ravel()), Votes(most, few)
 
 
 Bound = Callable[[Floats, Floats, SumTarget, float], Floats]

@@ -101,6 +101,15 @@ class SupportsProduct(Protocol):
 
 
 @runtime_checkable
+class SupportsOutputs(Protocol):
+    """It can leave out raw scores, and takes less time for the others."""
+
+    def only(self, outputs: NDArray[np.intp]) -> Structure:
+        """Return the structure of some of its raw scores, in this order; it takes the same encoded values."""
+        ...
+
+
+@runtime_checkable
 class SupportsParts(Protocol):
     """It can be written as rows of a mixed-integer program; without, programs refuse it and say so."""
 

@@ -19,6 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
+from mlflow_cf.engine import thresholds
 from mlflow_cf.goal import BoundTarget, Votes
 from mlflow_cf.goal.scorer import lower_bound, upper_bound
 from mlflow_cf.goal.targets import lacking, rate_sums
@@ -75,6 +76,12 @@ worlds = st.builds(
 )
 
 
+@pytest.fixture(autouse=True)
+def _one_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small worlds have few models, of which one bounds the others here."""
+    monkeypatch.setattr(thresholds, "HARDEST", 1)
+
+
 def wrapped(world: Drawn, models: list[Any], **options: Any) -> Any:
     sure = confidence_of(world.needed, world.models, 0.5) - 1e-9
     asked = {"holds": 0.5, "confidence": sure, "compared": 1, "models": models[1:]}
@@ -113,6 +120,32 @@ def test_the_nearest_that_enough_models_accept_is_found(world: Drawn) -> None:
     agreeing = sum(int(model.predict(pd.DataFrame([answer.row]))[0] == 1) for model in models[1:])
     assert answer.survival is not None
     assert (answer.survival.agreeing, answer.survival.models) == (agreeing, world.models)
+
+
+@dear(4)
+@given(worlds, st.integers(0, 2**16))
+def test_the_hardest_models_bound_what_all_of_them_say(world: Drawn, seed: int) -> None:
+    models, rng = world.fitted, np.random.default_rng(seed)
+    explained = wrapped(world, models)
+    space, requirements = explained.space, explained.context.required
+    scorer = requirements.scorer(requirements.targets(requirements.bound(Target(label=1), 0)))
+    assume(scorer is not None)
+    encoded = scorer.encoded(range(3), space.encode(world.frame))
+    few = scorer.hardest([column[:1] for column in encoded], 1)
+    if 2 * (1 + world.models - world.needed) > world.models or world.model == "linear":
+        assert few is None
+        return
+    votes = few.targets[1].votes
+    assert votes == (1, 1 + world.models - world.needed)
+    sums = few.structure.sums(encoded)
+    favourable, met = scorer.rate_encoded(encoded).favourable, few.rate_sums(sums).favourable
+    assert met[favourable].all()
+    for _ in range(5):
+        box = [column[rng.integers(0, 50, rng.integers(1, 5))] for column in encoded]
+        all_low, all_high = scorer.structure.bounds(box)
+        low, high = few.structure.bounds(box)
+        whole = scorer.upper_bound(all_low[None], all_high[None], 1e-9)
+        assert few.upper_bound(low[None], high[None], 1e-9) >= whole - 1e-9
 
 
 @dear(4)

@@ -141,6 +141,20 @@ class TreeEnsemble:
         trees = restrict_trees(flags, np.asarray(changed, dtype=np.intp), self.trees)
         return replace(self, lookups=tuple(self.lookups[column] for column in changed), trees=trees)
 
+    def only(self, outputs: NDArray[np.intp]) -> TreeEnsemble:
+        """Return the trees of some raw scores, in this order; see `SupportsOutputs`."""
+        nodes, base = self.trees.nodes, self.trees.base[outputs]
+        if (nodes.outputs < 0).any():  # a value for each in every leaf
+            value = np.ascontiguousarray(nodes.value[:, outputs])
+            return replace(self, trees=self.trees._replace(nodes=nodes._replace(value=value), base=base))
+        place = np.full(self.outputs, -1, dtype=np.int32)
+        place[outputs] = np.arange(len(outputs))
+        kept = place[nodes.outputs] >= 0
+        some = nodes._replace(roots=nodes.roots[kept], outputs=place[nodes.outputs[kept]])
+        everything = np.ones(self.trees.features.start[-1], dtype=np.bool_)
+        trees = self.trees._replace(nodes=some, base=base)
+        return replace(self, trees=restrict_trees(everything, np.arange(len(self.lookups)), trees))
+
     def sweep(
         self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
     ) -> list[Floats | None]:
