@@ -31,6 +31,7 @@ ScoreKind = Literal["probability", "score", "margin", "none"]
 Steps = Callable[[FeatureSpace, pd.DataFrame], "Sequence[ModelStep]"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
 Imitate = Callable[[FeatureSpace, pd.DataFrame, "Outcome"], "Structure"]
+Given = TypeVar("Given")  # rows
 Said = TypeVar("Said")
 
 
@@ -202,13 +203,14 @@ class CountedJudge:
 
     def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
         """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
-        return self._counted(self.judge.predict, rows)
+        return self.counted(self.judge.predict, rows)
 
     def verdict(self, rows: pd.DataFrame) -> Outcome:
         """Return the decision for `rows` (m, d) of the model and all further judges."""
-        return self._counted(self.judge.verdict, rows)
+        return self.counted(self.judge.verdict, rows)
 
-    def _counted(self, ask: Callable[[pd.DataFrame], Said], rows: pd.DataFrame) -> Said:
+    def counted(self, ask: Callable[[Given], Said], rows: Given) -> Said:
+        """Return what a function says that asks the judge about rows, counted as a call."""
         started = time.perf_counter()
         try:
             return ask(rows)

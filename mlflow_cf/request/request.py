@@ -250,7 +250,7 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     scorer = None if unseen else opened
 
     def rate(Z: Floats) -> Rating:
-        return requirements.rate(targets, space, Z, opened=not unseen)
+        return request.judges.counted(lambda rows: requirements.rate(targets, space, rows, opened=not unseen), Z)
 
     problem = request.bound_policy.bind(
         row.codes,
