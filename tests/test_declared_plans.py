@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
@@ -74,6 +75,15 @@ def test_a_row_with_a_level_that_the_background_never_had() -> None:
     (answer,) = wrapped().explain(ROW.assign(town="elsewhere"), seed=0)
     assert [step.action for step in answer.counterfactuals[0].plan] == ["earn more", "pay back"]
     assert answer.counterfactuals[0].plan[0].row["town"] == "elsewhere"
+
+
+def test_a_row_without_a_plan_is_told_that_its_actions_may_not_lead_there() -> None:
+    policy, rows = written(POLICY.replace("high: 80", "high: 20")) | {"immutable": []}, background()[["income", "debt"]]
+    model = DecisionTreeClassifier(random_state=0).fit(rows, accepts(rows))
+    explained = mlflow_cf.wrap(model, rows, target=1, constraints=policy, explainer="cscf")
+    (answer,) = explained.explain(ROW[["income", "debt"]], seed=0)
+    assert answer.status == "not_found"
+    assert answer.reason.endswith("some rows would be accepted, and the declared actions may not lead to them")
 
 
 def test_without_actions_there_are_no_plans() -> None:

@@ -129,7 +129,8 @@ class Reasons:
             reason = no_row_left(self.task(row, self.relaxations.asked).problem) if untried else ""
             reason = reason or before.reason
             if found.missed:
-                reason = say("missed", reason=reason)
+                acted = request.bound_policy.action_model is not None
+                reason = say("missed_plan" if acted else "missed", reason=reason)
         diagnostics = {**before.diagnostics, "why_not": found.to_dict()}
         return replace(before, reason=reason, evaluations=used, diagnostics=diagnostics)
 

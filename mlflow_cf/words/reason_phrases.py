@@ -143,6 +143,10 @@ _FOUND: Final[Phrases] = {
         "en": "{reason}; by the opened model there is one: ask another explainer, such as exact",
         "de": "{reason}; nach dem geöffneten Modell gibt es eine: bitte mit einem anderen Verfahren fragen, etwa exact",
     },
+    "missed_plan": {
+        "en": "{reason}; some rows would be accepted, and the declared actions may not lead to them",
+        "de": "{reason}; manche Zeilen würden angenommen, doch die erklärten Handlungen führen vielleicht nicht dorthin",
+    },
     "rung": {"en": "rung {number} ({target}): {reason}", "de": "Stufe {number} ({target}): {reason}"},
     "holds_already": {"en": "holds already", "de": "ist schon erreicht"},
     "probability": {"en": "probability {least:g}", "de": "Wahrscheinlichkeit {least:g}"},
