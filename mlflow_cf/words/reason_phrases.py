@@ -145,7 +145,7 @@ _FOUND: Final[Phrases] = {
     },
     "missed_plan": {
         "en": "{reason}; some rows would be accepted, and the declared actions may not lead to them",
-        "de": "{reason}; manche Zeilen würden angenommen, doch die erklärten Handlungen führen vielleicht nicht dorthin",
+        "de": "{reason}; manche Zeilen würden angenommen, aber vielleicht führen die erklärten Schritte nicht dorthin",
     },
     "rung": {"en": "rung {number} ({target}): {reason}", "de": "Stufe {number} ({target}): {reason}"},
     "holds_already": {"en": "holds already", "de": "ist schon erreicht"},
