@@ -80,9 +80,9 @@ def test_a_row_with_a_level_that_the_background_never_had() -> None:
 def test_a_row_without_a_plan_is_told_that_its_actions_may_not_lead_there() -> None:
     policy, rows = written(POLICY.replace("high: 80", "high: 20")) | {"immutable": []}, background()[["income", "debt"]]
     model = DecisionTreeClassifier(random_state=0).fit(rows, accepts(rows))
+    explained = mlflow_cf.wrap(model, rows, target=1, constraints=policy)
     with pytest.warns(UserWarning, match="use 'continuous'"):
-        explained = mlflow_cf.wrap(model, rows, target=1, constraints=policy, explainer="cscf")
-        (answer,) = explained.explain(ROW[["income", "debt"]], seed=0)
+        (answer,) = explained.explain(ROW[["income", "debt"]], explainer="cscf", seed=0)
     assert answer.status == "not_found"
     assert answer.reason.endswith("some rows would be accepted, and the declared actions may not lead to them")
 
