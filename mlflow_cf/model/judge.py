@@ -153,6 +153,10 @@ class Judge:
         agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), outcome.codes))
         return cls(model, agrees), outcome
 
+    def of_another_fit(self, model: OpenModel) -> Judge:
+        """Return the judge of another fit of the same estimator, of which the same is known."""
+        return Judge(model if self.model.both is not None else replace(model, both=None), self.argmax_decides)
+
     def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
         """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
         model = self.model

@@ -58,7 +58,9 @@ class Opened:
         return {"rows": self.rows, "worst_difference": self.worst, "tolerance": tolerance, "ties": self.ties}
 
 
-def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcome: Outcome) -> Opened:
+def open_structure(
+    judge: Judge, space: FeatureSpace, background: Floats, outcome: Outcome, *, briefly: bool = False
+) -> Opened:
     """Compile the judge's model and compare it with the judge.
 
     Compared are background rows as they are, with their columns shuffled, and with values at which the structure
@@ -68,6 +70,7 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
         judge: the model, and whether its largest score decides.
         space: its features.
         background: (n, d) coded rows, and `outcome`, what the judge says about them.
+        briefly: compare background rows as they are alone: another fit of the same estimator was compared with all.
     """
     model = judge.model
     if model.compile is None:
@@ -84,7 +87,8 @@ def open_structure(judge: Judge, space: FeatureSpace, background: Floats, outcom
         if lost := lacking(structure):  # other packages are written for a version of this one
             raise NotOpenedError(say("other_version", lost=tuple(lost), version=VERSION))  # noqa: TRY301
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
-        compared = ((rows, said), *_shuffled_and_edges(structure, judge, space, shuffled, rng))
+        others = () if briefly else _shuffled_and_edges(structure, judge, space, shuffled, rng)
+        compared = ((rows, said), *others)
         found = [_difference(structure, model.tolerance, table, expected) for table, expected in compared]
     except NotOpenedError as error:
         return Opened(None, say("not_opened", what=error.what))

@@ -105,8 +105,12 @@ def future_models(drawn: Retrained, like: OpenModel, space: FeatureSpace, backgr
     Raises:
         InputError: other classes or columns than the explained model has, or a model that is not opened.
     """
-    table = space.decode(background)
-    structures = [_opened(at, model, like, space, (table, background)) for at, model in enumerate(drawn.models)]
+    table, structures = space.decode(background), list[Structure]()
+    known: Judge | None = None
+    for at, model in enumerate(drawn.models):
+        judge, structure = _opened(at, model, like, space, (table, background), known)
+        structures.append(structure)
+        known = judge if drawn.alike else None
     try:
         together = merged(structures, space)
     except NotOpenedError as error:
@@ -117,21 +121,37 @@ def future_models(drawn: Retrained, like: OpenModel, space: FeatureSpace, backgr
 
 
 def _opened(
-    at: int, model: OpenModel, like: OpenModel, space: FeatureSpace, rows: tuple[pd.DataFrame, Floats]
-) -> Structure:
-    """Return what is inside one retrained model; `rows` are those of the background, as a table and coded."""
+    at: int,
+    model: OpenModel,
+    like: OpenModel,
+    space: FeatureSpace,
+    rows: tuple[pd.DataFrame, Floats],
+    known: Judge | None,
+) -> tuple[Judge, Structure]:
+    """Return one retrained model, and what is inside it.
+
+    Args:
+        at, model: its number, and the model.
+        like: the explained model.
+        space: the features; rows: those of the background, as a table and coded.
+        known: another fit of the same estimator, which decides in the same way.
+    """
     path = f"{WHERE}.models[{at}]"
     if model.classes != like.classes:
         fact = f"predicts {list(model.classes)}, the explained model {list(like.classes)}"
         raise InputError(path, fact, "pass models with the same labels")
     if model.columns and list(model.columns) != list(space.columns):
         raise InputError(path, "takes other columns than the explained model", "pass models of the same columns")
-    judge, outcome = Judge.learn(model, rows[0])
-    found = open_structure(judge, space, rows[1], outcome)
+    if known is None:
+        judge, outcome = Judge.learn(model, rows[0])
+    else:
+        judge = known.of_another_fit(model)
+        outcome = judge.outcome(rows[0])
+    found = open_structure(judge, space, rows[1], outcome, briefly=known is not None)
     if found.structure is None:
         fact = f"cannot be opened ({found.note})"
         raise InputError(path, fact, "pass models that are (see the page about limits), or ask for a margin")
-    return found.structure
+    return judge, found.structure
 
 
 def _undecided(rows: pd.DataFrame) -> Floats:

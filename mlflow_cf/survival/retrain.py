@@ -59,10 +59,12 @@ class Retrained:
     Attributes:
         models: opened.
         note: what went wrong on the way, for `describe()`; "" if nothing did.
+        alike: whether they are fits of one estimator.
     """
 
     models: tuple[OpenModel, ...]
     note: str = ""
+    alike: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,7 +184,7 @@ class Refit:
             raise InputError(WHERE, fact, f"pass more rows of data, or {GIVE}")
         if note:
             _logger.warning("survival: %s", note)
-        return Retrained(tuple(models), note)
+        return Retrained(tuple(models), note, alike=True)
 
 
 def _fit(estimator: Any, data: Any, labels: Any, seed: int) -> Any:

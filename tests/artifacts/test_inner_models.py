@@ -1,5 +1,7 @@
 """The model inside: given as an object, a URI, a folder or a loaded pyfunc; copied, and never forgotten."""
 
+from pathlib import Path
+
 import mlflow
 import pandas as pd
 import pytest
@@ -61,6 +63,18 @@ def test_the_source_is_not_touched(logged, tmp_path):
     assert {name: (folder / name).read_bytes() for name in small_loans.files(folder)} == before
     for name in set(before) - {"registered_model_meta"}:
         assert (tmp_path / "m" / "model" / name).read_bytes() == before[name]
+
+
+def test_what_python_leaves_beside_a_models_code_is_not_copied(tmp_path):
+    mlflow.set_experiment("inner models")
+    info = mlflow.sklearn.log_model(MODEL, name="left", **TRUSTED)
+    stored = Path(mlflow.artifacts.download_artifacts(info.model_uri, dst_path=str(tmp_path / "stored")))
+    for folder in (stored / "__pycache__", stored / "code" / "__pycache__"):
+        folder.mkdir(parents=True)
+        (folder / "own.cpython-311.pyc").touch()
+    MlflowClient().log_model_artifacts(info.model_id, str(stored))
+    mlflow_cf.save_model(info.model_uri, tmp_path / "m", TABLE, **OPTIONS)
+    assert not [name for name in small_loans.files(tmp_path / "m") if "pycache" in name]
 
 
 def test_lineage_joins_with_the_registry(logged):

@@ -55,8 +55,8 @@ def copy(source: str | Path, target: Path, scratch: Path, *, unwrap: bool = Fals
     found = inner_of(found) if unwrap else found
     if found.is_relative_to(scratch):
         shutil.move(found, target)
-        for name in LEAVINGS:
-            (target / name).unlink(missing_ok=True)
+        for left in [path for name in LEAVINGS for path in target.rglob(name)]:
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
     else:
         shutil.copytree(found, target, ignore=shutil.ignore_patterns(*LEAVINGS))
     meta = Model.load(str(target))
