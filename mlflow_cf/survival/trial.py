@@ -23,7 +23,7 @@ from mlflow_cf.policy.survival import SurvivalWanted
 from mlflow_cf.survival.retrain import Draws, Places, Refit, Retrained, Rows
 
 FEWEST: Final = 200  # rows; of fewer, halves say more about their own size than about the promise
-LATER: Final = 4  # models of the other half, each of a part of it: no two samples are alike
+LATER: Final = 15  # models of the other half, each of a part of it: no two samples are alike
 PART: Final = 0.8
 _logger = logging.getLogger(__name__)
 
