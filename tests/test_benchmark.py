@@ -517,7 +517,7 @@ def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, c
     monkeypatch.setattr(benchmark.envelope, "LIMIT_S", 1.0)  # treecf takes all of it
     before = mlflow.get_tracking_uri()
     try:
-        code = benchmark.bench.main(["--models", "tree", "--rows", "2", "--store", str(tmp_path / "runs")])
+        code = benchmark.bench.main(["--models", "tree,logistic", "--rows", "2", "--store", str(tmp_path / "runs")])
         logged = mlflow.search_runs(experiment_names=["benchmark"], output_format="list")
         tables = {
             run.info.run_name: [f.path for f in mlflow.MlflowClient().list_artifacts(run.info.run_id)] for run in logged
@@ -530,7 +530,7 @@ def test_contest_runs_anywhere_and_is_logged(benchmark, monkeypatch, tmp_path, c
     assert "dice-ml was not told of: rules" in text
     assert "kept   lawful: 1 (>= 1)" in text
     runs = {run.info.run_name: run for run in logged}
-    assert set(runs) == {"benchmark", "loans / tree"}
+    assert set(runs) == {"benchmark", "loans / tree", "loans / logistic"}
     tree = runs["loans / tree"]
     assert tree.data.tags["mlflow.parentRunId"] == runs["benchmark"].info.run_id
     assert tree.data.metrics["geco/validity"] == tree.data.metrics["geco/lawful"] == 1

@@ -213,7 +213,8 @@ class Parting:
         scorer = problem.scorer
         self._boxes = None if scorer is None else boxes_of(scorer.structure, actions.encoded)
         self._dominated = DominatedActions(problem, actions, self._boxes, tolerance)
-        # bounds tell what certainly meets the target only where they are those of all models
+        # What bounds boxes: where many models must agree, a few of them. Where several answers are wanted, it is asked
+        # what certainly meets the target, too, which only the bounds of all models tell.
         few = scorer.hardest(problem.encoded_row, thresholds.HARDEST) if scorer and redundant is None else None
         self._bounding = (scorer, self._boxes) if few is None else (few, boxes_of(few.structure, actions.encoded))
         self._confining = self._bounding[1] if isinstance(self._bounding[1], SupportsConfined) else None

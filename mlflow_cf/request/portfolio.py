@@ -248,12 +248,12 @@ class Portfolio:
         Blocks are done by as many threads as there are cores free: kernels and most models run without the
         interpreter's lock.
         """
-        self.prepare(np.concatenate(blocks).tolist())
+        self.prepare(np.concatenate(blocks))
         return self._request.admission.shared(self._timely, blocks, self._request.caller.further)
 
-    def prepare(self, numbers: Sequence[int]) -> None:
+    def prepare(self, numbers: Codes) -> None:
         """Set up what blocks share before threads need it."""
-        for own in np.unique(self._own[list(numbers)]).tolist():
+        for own in np.unique(self._own[numbers]).tolist():
             self._singles(own)
         _ = self._read, self._bound_policy, self._most_paired
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from laws import bounding, dear
 from scipy.stats import beta
 from sklearn.compose import make_column_transformer
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -257,3 +257,21 @@ def test_the_numbers_are_those_of_the_beta_distribution(
 def test_how_many_models_a_promise_takes() -> None:
     assert [models_for(0.95, 0.9, misses) for misses in range(3)] == [44, 76, 104]
     assert models_for(0.9, 0.9) == 21
+
+
+@pytest.mark.parametrize("kind", ["a value per class in every leaf", "trees of each class"])
+def test_some_raw_scores_of_trees_are_those_of_all(kind: str) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(200, 3)), columns=["a", "b", "c"])
+    labels = np.digitize(frame.a + frame.b, [-0.5, 0.5])
+    estimator = RandomForestClassifier if kind.startswith("a value") else HistGradientBoostingClassifier
+    options = {"n_estimators": 5} if kind.startswith("a value") else {"max_iter": 5}
+    explained = mlflow_cf.wrap(estimator(random_state=0, **options).fit(frame, labels), frame, target=1)
+    structure = explained.context.required.structure
+    codes, some = explained.space.encode(frame), np.array([2, 0])
+    encoded = [structure.encode(column, codes[:, column]) for column in range(3)]
+    assert structure.outputs == 3
+    assert structure.only(some).sums(encoded).tolist() == structure.sums(encoded)[:, some].tolist()
+    low, high = structure.bounds([column[:3] for column in encoded])
+    for found, whole in zip(structure.only(some).bounds([column[:3] for column in encoded]), (low, high), strict=True):
+        np.testing.assert_allclose(found, whole[some], atol=1e-12)
