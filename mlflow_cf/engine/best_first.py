@@ -37,11 +37,18 @@ class BestFirst:
     wanted, candidates that are farther than one that certainly meets the target may be left out, too; where several
     are, those with a change that is certainly redundant are.
     With `sets` (s, G), candidates are those whose changed groups are one of these sets, and none of them is left out;
-    nor is any where the nearest answers are wanted, whatever they change.
+    nor is any where the nearest answers are wanted, whatever they change. Where many models must accept an answer, the
+    few that lack most of the nearest one `known` (k, d) refuse most of the others first.
     """
 
     def __init__(
-        self, engine: Engine, budget: Budget, limit: float, tolerance: float, sets: Bools | None = None
+        self,
+        engine: Engine,
+        budget: Budget,
+        limit: float,
+        tolerance: float,
+        sets: Bools | None = None,
+        known: Floats | None = None,
     ) -> None:
         self.problem = problem = engine.problem
         self.budget, self.limit = budget, limit
@@ -52,13 +59,15 @@ class BestFirst:
         self.tolerance = thresholds.SCORE_TOLERANCES * tolerance
         self.redundant = RedundantChanges(problem, self.actions, self.tolerance) if problem.count > 1 else None
         self._alone = thresholds.MOST_ALONE * (1 if self.redundant is None else thresholds.MORE_ALONE)
+        # of several answers it is asked what certainly meets the target, too, which only all models tell
+        self._hardest = engine.hardest(known) if self.redundant is None else None
         self.cut = False
         self._parted, self._pays = 0, False
         self._root_bound: CostBound | None = None
         self._floor = 0.0  # no candidate of a node is nearer
         self._frontier = Frontier(problem.own, self.redundant)
         if all(np.diff(self.actions.start) > 0):
-            self._parting = Parting(problem, self.actions, self.redundant, self.tolerance, budget)
+            self._parting = Parting(problem, self.actions, self.redundant, self.tolerance, budget, self._hardest)
             boxes = whole_box(self.actions) if sets is None else boxes_of_sets(self.actions, sets)
             self._push(boxes.copy())
             few = engine.few if len(self._frontier) and not whole else None
@@ -209,7 +218,7 @@ class BestFirst:
             return False
         listed = Listed.of(self.actions, box, self._undoing)
         scorer = self.problem.scorer
-        rated = None if scorer is None else listed.rated(self.within, scorer, self.tolerance)
+        rated = None if scorer is None else listed.rated(self.within, scorer, self.tolerance, self._hardest)
         if rated is not None:
             return self._keep(rated, listed.rows.size)
         if listed.size > self._alone:

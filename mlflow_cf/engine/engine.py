@@ -10,9 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import actions_within, distinct_actions, lawful_actions
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import beyond_reach
+from mlflow_cf.features import Floats
+from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import with_points
@@ -59,6 +62,19 @@ class Engine:
         problem = self.problem
         whole = len(problem.groups) == len(problem.space) and bool(problem.own_allowed.all())
         return FewChanges(problem, problem.scorer, self.actions) if whole and problem.scorer is not None else None
+
+    def hardest(self, known: Floats | None) -> Scorer | None:
+        """Return the scorer of the few models, of many that must accept an answer, that lack most of the nearest one.
+
+        Of known answers (k, d), nearest first; without any, of the row itself. None where there are not many models.
+        """
+        problem, scorer = self.problem, self.problem.scorer
+        if scorer is None:
+            return None
+        beside = problem.encoded_row
+        if known is not None and len(known):
+            beside = scorer.encoded(range(len(problem.space)), known[:1])
+        return scorer.hardest(beside, thresholds.HARDEST)
 
     def wanting(self, count: int) -> Engine:
         """Return an engine for so many answers of the same row, among the same points."""

@@ -142,15 +142,23 @@ class Listed:
         """Return the codes (m, G) of the candidates that are near enough and have as many changes as they may."""
         return self.rows.codes(near_numbers(self._axes(self.places, np.zeros(len(self.places), np.bool_)), within))
 
-    def rated(self, within: Within, scorer: Scorer, tolerance: float) -> ListedCandidates | None:
+    def rated(
+        self, within: Within, scorer: Scorer, tolerance: float, few: Scorer | None = None
+    ) -> ListedCandidates | None:
         """Return which of the candidates that are near may be answers, but for those with a redundant change.
 
-        Scores may be off by `tolerance`. None where candidates are rated as fast by themselves.
+        Scores may be off by `tolerance`. What `few` of the models refuse is not asked of all; see `Scorer.hardest`.
+        None where candidates are rated as fast by themselves.
         """
         rows, checked = self.rows, self.checked
         enough = -(-(rows.size + thresholds.SET_UP) // thresholds.LISTED_PER_ROW)
         if len(near_numbers(self._axes(rows.by_cost, checked), within._replace(least=0), most=enough)) < enough:
             return None
+        if few is not None and not checked.any():
+            told = rows.told(few, tolerance + thresholds.SWEPT)
+            found = None if told is None else near_numbers(self._axes(self.places, checked), within, told)
+            if found is not None and len(found) <= enough:
+                return self._alone(rows.codes(found), scorer, tolerance)
         told = rows.told(scorer, tolerance + thresholds.SWEPT)
         if told is None:
             return None
@@ -159,7 +167,10 @@ class Listed:
 
     def rated_alone(self, within: Within, scorer: Scorer, tolerance: float) -> ListedCandidates:
         """Return which of the candidates that are near may be answers, rated by themselves."""
-        codes = self.near(within)
+        return self._alone(self.near(within), scorer, tolerance)
+
+    def _alone(self, codes: Codes, scorer: Scorer, tolerance: float) -> ListedCandidates:
+        """Return which of candidates (m, G) may be answers."""
         may, sure = scorer.decisions(scorer.structure.sums(self.actions.encoded_candidates(codes)), tolerance)
         return ListedCandidates(codes[may], sure[may], np.zeros(len(self.places), dtype=np.bool_))
 

@@ -206,16 +206,17 @@ class Parting:
         redundant: RedundantChanges | None,
         tolerance: float,
         budget: Budget,
+        few: Scorer | None,
     ) -> None:
-        """Prune the model to the actions; where several answers are wanted, `redundant` changes are looked for."""
+        """Prune the model to the actions; where several answers are wanted, `redundant` changes are looked for.
+
+        `few` of the models bound boxes, where many must agree; see `Scorer.hardest`.
+        """
         self.problem, self.actions, self.budget = problem, actions, budget
         self.redundant, self.tolerance = redundant, tolerance
         scorer = problem.scorer
         self._boxes = None if scorer is None else boxes_of(scorer.structure, actions.encoded)
         self._dominated = DominatedActions(problem, actions, self._boxes, tolerance)
-        # What bounds boxes: where many models must agree, a few of them. Where several answers are wanted, it is asked
-        # what certainly meets the target, too, which only the bounds of all models tell.
-        few = scorer.hardest(problem.encoded_row, thresholds.HARDEST) if scorer and redundant is None else None
         self._bounding = (scorer, self._boxes) if few is None else (few, boxes_of(few.structure, actions.encoded))
         self._confining = self._bounding[1] if isinstance(self._bounding[1], SupportsConfined) else None
 

@@ -105,8 +105,15 @@ class Scorer:
     def decisions(self, sums: Floats, tolerance: float) -> tuple[Bools, Bools]:
         """Return (m,) which candidates with raw scores (m, k) may meet the targets, and which certainly do.
 
-        Scores may be off by `tolerance`, in units of max(1, |score|). Scores are only computed near a decision.
+        Scores may be off by `tolerance`, in units of max(1, |score|). Scores are only computed near a decision, and not
+        at all where one number per model decides each target.
         """
+        each = ((target, DecisionScore.of([target.alone], tolerance)) for target in self.targets)
+        decided = [_decided(sums, target, lead) for target, lead in each if lead is not None]
+        if len(decided) == len(self.targets):
+            return np.logical_and.reduce([may for may, _ in decided]), np.logical_and.reduce(
+                [sure for _, sure in decided]
+            )
         near, lacks = rounding(sums, self.targets, tolerance), lacking(sums, self.targets)
         may: Bools = lacks < 0
         sure = may.copy()
@@ -161,6 +168,15 @@ class Scorer:
     def rate(self, Z: Floats) -> Rating:
         """Rate coded rows (m, d)."""
         return self.rate_encoded(self.encoded(range(Z.shape[1]), Z))
+
+
+def _decided(sums: Floats, target: SumTarget, lead: DecisionScore) -> tuple[Bools, Bools]:
+    """Return (m,) which of raw scores (m, k) may meet one target, and which certainly do, by what decides it."""
+    needed, of = (1, 1) if target.votes is None else (target.votes.needed, target.votes.of)
+    leads = (target.each(target.of(sums)) @ lead.weights).reshape(len(sums), of)
+    may: Bools = np.count_nonzero(leads >= lead.may, axis=1) >= needed
+    sure: Bools = np.count_nonzero(leads >= lead.sure, axis=1) >= needed
+    return may, sure
 
 
 def _hardest(part: Structure, target: SumTarget, sums: Floats, most: int) -> tuple[Structure, Votes | None]:

@@ -71,12 +71,13 @@ def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqui
         twice = replace(task, engine=engine.wanting(2 * problem.count))
         known = yield from nearest_of_sets(twice, verified, tolerance)
     run = Certification(task, known, (yield from needed(task, known)), filling=problem.variety.near)
-    search = BestFirst(engine, task.budget, run.limit(), tolerance)
+    search = BestFirst(engine, task.budget, run.limit(), tolerance, known=known.rows)
     agreed = not search.misses(known.rows).any() and (yield from run.extend(search))
     if agreed and run.rows and run.missing and not search.cut and not run.filling:
         # there is no further changed set: what is next has one of those that are known
         run.filling = True
-        search = BestFirst(engine, task.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
+        sets = np.array(run.codes) != problem.own
+        search = BestFirst(engine, task.budget, run.limit(), tolerance, sets)
         agreed = yield from run.extend(search)
     if not agreed or (run.missing and not search.cut and run.overlooked):
         return replace(verified, note=Uncertified("disagree"))

@@ -311,6 +311,7 @@ class Around:
         self.members, self.tolerance = members, tolerance
         self.actions = members.engine.within(loose(members.cutoff))
         self.redundant = RedundantChanges(problem, self.actions, tolerance)
+        self._few = members.engine.hardest(problem.rows(members.population.codes[members.population.favourable][:1]))
         self._left = MOST // members.scorer.numbers(tolerance)
         self._serial = count()
         self._heap: list[tuple[float, int, Bools]] = []
@@ -391,7 +392,8 @@ class Around:
         if self._left < 0 or budget.left < work or budget.take(work) < work:
             return False
         scorer, within = self.members.scorer, self._within
-        self._keep(listed.rated(within, scorer, self.tolerance) or listed.rated_alone(within, scorer, self.tolerance))
+        rated = listed.rated(within, scorer, self.tolerance, self._few)
+        self._keep(rated or listed.rated_alone(within, scorer, self.tolerance))
         return True
 
     def _keep(self, rated: ListedCandidates) -> None:
