@@ -19,7 +19,6 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.thresholds import SWEPT
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.targets import Targets, lacking, rate_sums, rounding
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionArrays, ActionTable, Within
@@ -150,7 +149,7 @@ class Neighbours:
             actions.arrays,
             PickedGroups(wanted, held),
             sums,
-            self.scorer.targets,
+            self.scorer,
             within,
         )
         return RatedNeighbours(parents, parent, actions.group[at], actions.code[at], verdict, shortfall, distance)
@@ -220,18 +219,14 @@ class PickedGroups(NamedTuple):
 
 
 class ActionScores(NamedTuple):
-    """What every action of every candidate (p, actions) lacks, and a verdict where that is next to nothing.
-
-    The verdict is 1 for favourable, 0 for not, -1 in doubt; `near` is what is next to nothing.
-    """
+    """What every action of every candidate (p, actions) lacks, and a verdict: 1 if favourable, 0 if not, -1 in doubt."""
 
     lacks: Array
     verdict: Array
-    near: float
 
 
 def pick(
-    parents: Parents, flat: ActionArrays, wanted: PickedGroups, sums: Array, targets: Targets, within: Within
+    parents: Parents, flat: ActionArrays, wanted: PickedGroups, sums: Array, scorer: Scorer, within: Within
 ) -> tuple[Array, Array, Array, Array, Array]:
     """Return the neighbours worth keeping: parent, action, favourable or not (-1: in doubt), shortfall, distance.
 
@@ -240,24 +235,21 @@ def pick(
     Args:
         parents: whose neighbours; flat: what their groups may take.
         wanted: which neighbours.
-        sums: (p, actions, k) of the neighbours, rated against `targets`; NaN where nothing is wanted.
+        sums: (p, actions, k) of the neighbours, rated by `scorer`; NaN where nothing is wanted.
         within: only what is nearer counts, and changes no more groups.
     """
     found = np.empty((5, sums.shape[0] * sums.shape[1]))
-    count = pick_into(parents, flat, wanted, _rated(sums, targets), within, found)
+    count = pick_into(parents, flat, wanted, _rated(sums, scorer), within, found)
     whole: Array = found[:2, :count].astype(np.intp)
     return whole[0], whole[1], found[2, :count], found[3, :count], found[4, :count]
 
 
-def _rated(sums: Array, targets: Targets) -> ActionScores:
+def _rated(sums: Array, scorer: Scorer) -> ActionScores:
     """Rate all sums (p, actions, k), also those of no action that is wanted: to select these takes longer."""
     flat = sums.reshape(-1, sums.shape[2])
-    lacks, verdict = lacking(flat, targets), np.zeros(len(flat), np.int8)
-    near = rounding(flat, targets, SWEPT)
-    close = np.flatnonzero(np.abs(lacks) <= near)  # of others no exponentials are needed to tell
-    favourable, _, margin = rate_sums(flat[close], targets)
-    verdict[close] = np.where(margin < SWEPT, -1, favourable)
-    return ActionScores(lacks.reshape(sums.shape[:2]), verdict.reshape(sums.shape[:2]), near)
+    may, sure = scorer.decisions(flat, SWEPT)
+    verdict = np.where(may & ~sure, -1, may).astype(np.int8)
+    return ActionScores(scorer.lacks(flat).reshape(sums.shape[:2]), verdict.reshape(sums.shape[:2]))
 
 
 @kernel
@@ -289,9 +281,7 @@ def pick_into(
                 if not wanted.held[parent, at] or code[at] == mine[group] or not 0 < changed <= most:
                     continue
                 lacks = rated.lacks[parent, at]
-                verdict = np.int8(lacks < 0)
-                if abs(lacks) <= rated.near:
-                    verdict = rated.verdict[parent, at]
+                verdict = rated.verdict[parent, at]
                 lacks = max(lacks, 0.0) if lacks == lacks else np.inf  # noqa: PLR0124  NaN
                 if verdict != 0 or lacks < best:
                     found[0, count], found[1, count], found[2, count] = parent, at, verdict
