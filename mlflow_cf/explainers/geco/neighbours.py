@@ -219,7 +219,7 @@ class PickedGroups(NamedTuple):
 
 
 class ActionScores(NamedTuple):
-    """What every action of every candidate (p, actions) lacks, and a verdict: 1 if favourable, 0 if not, -1 in doubt."""
+    """What every action of every candidate (p, actions) lacks, and a verdict: 1 favourable, 0 not, -1 in doubt."""
 
     lacks: Array
     verdict: Array
