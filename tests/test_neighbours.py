@@ -14,6 +14,7 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.geco import neighbours as picking
 from mlflow_cf.explainers.geco.neighbours import Neighbours, RatedNeighbours
+from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.points import with_points
@@ -288,6 +289,6 @@ def test_what_is_in_doubt_grows_with_the_sums(scale: float) -> None:
     """Sums of a sweep are rounded by a share of their size: far inside is nothing to be sure of next to large ones."""
     target = SumTarget("identity", 0, 1, 1, "interval", -1, 0.0, scale, np.inf, 100.0 * min(scale, 1e4) / 1e4, False)
     gaps = scale * np.array([-1e-3, -2e-6, 2e-6, 1e-3])
-    rated = picking._rated((scale + gaps).reshape(1, 4, 1), (target,))
-    verdicts = np.where(np.abs(rated.lacks) <= rated.near, rated.verdict, rated.lacks < 0)
-    assert verdicts.tolist() == [[0, -1, -1, 1]]
+    unasked: Any = None
+    rated = picking._rated((scale + gaps).reshape(1, 4, 1), Scorer(unasked, unasked, (target,)))
+    assert rated.verdict.tolist() == [[0, -1, -1, 1]]

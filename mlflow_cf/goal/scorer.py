@@ -111,11 +111,10 @@ class Scorer:
         each = ((target, DecisionScore.of([target.alone], tolerance)) for target in self.targets)
         decided = [_decided(sums, target, lead) for target, lead in each if lead is not None]
         if len(decided) == len(self.targets):
-            return np.logical_and.reduce([may for may, _ in decided]), np.logical_and.reduce(
-                [sure for _, sure in decided]
-            )
+            may, sure = np.logical_and.reduce(decided)
+            return may, sure
         near, lacks = rounding(sums, self.targets, tolerance), lacking(sums, self.targets)
-        may: Bools = lacks < 0
+        may = lacks < 0
         sure = may.copy()
         close = np.flatnonzero(~(np.abs(lacks) > near))
         if not len(close):

@@ -214,14 +214,14 @@ class Watched(BestFirst):
 
     expected: Enumerated
 
-    def __init__(self, engine, budget, limit, tolerance, sets=None):
-        super().__init__(engine, budget, limit, tolerance, sets)
+    def __init__(self, engine, budget, limit, tolerance, sets=None, known=None):
+        super().__init__(engine, budget, limit, tolerance, sets, known)
         codes = self.expected.codes(self.problem)
         listed = [set(self.actions.code[a:b].tolist()) for a, b in pairwise(self.actions.start)]
         wanted = [all(code in some for code, some in zip(line, listed, strict=True)) for line in codes.tolist()]
         if sets is not None:
-            known = [any((changed == some).all() for some in sets) for changed in self.expected.changed]
-            wanted = [one and other for one, other in zip(wanted, known, strict=True)]
+            asked = [any((changed == some).all() for some in sets) for changed in self.expected.changed]
+            wanted = [one and other for one, other in zip(wanted, asked, strict=True)]
         self.places = {line.tobytes(): at for at, line in enumerate(codes)}
         keys = zip(self.expected.distance.tolist(), self.expected.changed.sum(axis=1).tolist(), codes, strict=True)
         self.wanted = [

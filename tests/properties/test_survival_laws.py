@@ -1,5 +1,6 @@
 """Some of several models must accept an answer: exact search finds what trying every row finds, and bounds hold."""
 
+from dataclasses import replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -17,15 +18,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+from worlds import problem_of
 
 import mlflow_cf
 from mlflow_cf.engine import thresholds
+from mlflow_cf.engine.engine import Engine
+from mlflow_cf.engine.listed import Listed
+from mlflow_cf.engine.nodes import whole_box
 from mlflow_cf.goal import BoundTarget, Votes
 from mlflow_cf.goal.scorer import lower_bound, upper_bound
 from mlflow_cf.goal.targets import lacking, rate_sums
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.policy import Target
 from mlflow_cf.policy.survival import confidence_of, least_held, models_for, needed_of, share_held
+from mlflow_cf.problem.actions import Within
 from mlflow_cf.structures import score_rows
 from mlflow_cf.survival.stored import from_arrays, to_arrays
 
@@ -146,6 +152,30 @@ def test_the_hardest_models_bound_what_all_of_them_say(world: Drawn, seed: int) 
         low, high = few.structure.bounds(box)
         whole = scorer.upper_bound(all_low[None], all_high[None], 1e-9)
         assert few.upper_bound(low[None], high[None], 1e-9) >= whole - 1e-9
+
+
+@dear(4)
+@given(worlds, st.integers(0, 49))
+def test_what_a_few_models_refuse_is_not_asked_of_all(world: Drawn, at: int) -> None:
+    explained = wrapped(world, world.fitted)
+    requirements = explained.context.required
+    scorer = requirements.scorer(requirements.targets(requirements.bound(Target(label=1), 0)))
+    assume(scorer is not None)
+    problem = replace(problem_of(explained, world.frame.iloc[[at]]), rate=scorer.rate, scorer=scorer)
+    engine = Engine(problem)
+    few = engine.hardest(None)
+    assume(few is not None)
+    actions, nothing = engine.within(np.inf), np.zeros(len(problem.groups), dtype=np.bool_)
+    listed, within = Listed.of(actions, whole_box(actions)[0], nothing), Within(0.0, np.inf, 3)
+    alone = listed.rated_alone(within, scorer, 1e-6)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "SET_UP", 0)
+        patch.setattr(thresholds, "LISTED_PER_ROW", 1)
+        asked = listed.rated(within, scorer, 1e-6, few)
+        assert asked is not None
+    assert asked.codes.tolist() == alone.codes.tolist()
+    assert asked.certain.tolist() == alone.certain.tolist()
+    assert not asked.checked.any()
 
 
 @dear(4)
