@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,13 +38,38 @@ RUNS = (
     "artifacts/test_publish.py",
 )
 SYSTEM = (*PROGRAMS, *RUNS, "test_helpers.py", "test_cli.py", "test_spark")
+# So that no worker is left alone with them in the end: files with tests of a minute or more come first, and pages of
+# docs, which know nothing of each other, come last and one by one.
+LONG = ("test_benchmark", "test_example_", "test_spark", "test_warm.py")
+APART = "test_docs.py"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests of whole programs."""
-    for item in items:
-        if str(item.path.relative_to(Path(__file__).parent)).startswith(SYSTEM):
+    """Mark tests of whole programs, and put long ones first."""
+    names = {item: str(item.path.relative_to(Path(__file__).parent)) for item in items}
+    for item, name in names.items():
+        if name.startswith(SYSTEM):
             item.add_marker(pytest.mark.system)
+    sizes = Counter(names.values())
+    items.sort(key=lambda item: _turn(names[item], sizes[names[item]]))
+
+
+def _turn(name: str, size: int) -> tuple[int, int, str]:
+    """Return when a file with so many tests has its turn: long programs, then what has most tests."""
+    return (2 if name == APART else 0 if name.startswith(LONG) else 1), -size, name
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hand out tests file by file in their order, those of `APART` one by one."""
+    from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415  not where tests run in one process
+
+    class Apart(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return nodeid if file.endswith(APART) else file
+
+    return Apart(config, log)
 
 
 @pytest.fixture(scope="session")
