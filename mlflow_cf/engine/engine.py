@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import actions_within, distinct_actions, lawful_actions
 from mlflow_cf.engine.few_changes import FewChanges
@@ -64,17 +66,15 @@ class Engine:
         return FewChanges(problem, problem.scorer, self.actions) if whole and problem.scorer is not None else None
 
     def hardest(self, known: Floats | None) -> Scorer | None:
-        """Return the scorer of the few models, of many that must accept an answer, that lack most of the nearest one.
+        """Return the scorer of the few models, of many that must accept an answer, that lack most; None without many.
 
-        Of known answers (k, d), nearest first; without any, of the row itself. None where there are not many models.
+        Half of them lack most of the row, and half of the nearest of `known` answers (k, d), where there are any.
         """
         problem, scorer = self.problem, self.problem.scorer
         if scorer is None:
             return None
-        beside = problem.encoded_row
-        if known is not None and len(known):
-            beside = scorer.encoded(range(len(problem.space)), known[:1])
-        return scorer.hardest(beside, thresholds.HARDEST)
+        beside = problem.x0[None] if known is None else np.concatenate([problem.x0[None], known[:1]])
+        return scorer.hardest(scorer.encoded(range(len(problem.space)), beside), thresholds.HARDEST)
 
     def wanting(self, count: int) -> Engine:
         """Return an engine for so many answers of the same row, among the same points."""

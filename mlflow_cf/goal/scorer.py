@@ -71,7 +71,7 @@ class Scorer:
         return self.structure if isinstance(self.structure, SupportsProduct) else None
 
     def hardest(self, encoded: Sequence[Encoded], most: int) -> Scorer | None:
-        """Return a scorer of fewer of the models that vote, those that lack most of one candidate (1, ...) per column.
+        """Return a scorer of fewer of the models that vote, those that lack most of candidates (m, ...) per column.
 
         Every candidate that meets the targets meets its targets, too, so that its upper bounds hold, and they take
         less time. It takes the same encoded values. None where there are not many more such models than `most`.
@@ -179,7 +179,9 @@ def _decided(sums: Floats, target: SumTarget, lead: DecisionScore) -> tuple[Bool
 
 
 def _hardest(part: Structure, target: SumTarget, sums: Floats, most: int) -> tuple[Structure, Votes | None]:
-    """Return the models of one structure that lack most of a candidate with raw scores (1, k), and their votes.
+    """Return the models of one structure that lack most of candidates with raw scores (m, k), and their votes.
+
+    First what lacks most of each candidate, then what lacks most but for that, and so on.
 
     Of the others, all that may refuse an answer may do so, so that of these models as many fewer must accept it.
     """
@@ -187,8 +189,9 @@ def _hardest(part: Structure, target: SumTarget, sums: Floats, most: int) -> tup
     few = 0 if votes is None else most + votes.of - votes.needed
     if votes is None or 2 * few > votes.of or not isinstance(part, SupportsOutputs):
         return part, votes
-    lacks = lacking(target.each(target.of(sums)), [target.alone])
-    models = np.sort(np.argsort(lacks, kind="stable")[-few:])
+    lacks = lacking(target.each(target.of(sums)), [target.alone]).reshape(-1, votes.of)
+    turns = np.argsort(np.argsort(-lacks, axis=1, kind="stable"), axis=1).min(axis=0)
+    models = np.sort(np.argsort(turns, kind="stable")[:few])
     outputs = models[:, None] * target.width + np.arange(target.width)
     return part.only(outputs.ravel()), Votes(most, few)
 
