@@ -36,6 +36,10 @@ RUNS = (
     "test_audit.py",
     "test_pictures.py",
     "artifacts/test_publish.py",
+    "artifacts/test_code_paths.py",
+    "artifacts/test_sources.py",
+    "test_gate.py",
+    "test_packaging.py",
 )
 SYSTEM = (*PROGRAMS, *RUNS, "test_helpers.py", "test_cli.py", "test_spark")
 # So that no worker is left alone with them in the end: files with tests of a minute or more come first, and pages of
