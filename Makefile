@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all the set-up themselves; they need Python 3.11 or newer and make.
 PYTHON ?= python3
 WORKERS ?= 2
-SYSTEM_WORKERS ?= 4  # of two cores, three keep 1.3 busy: they wait for servers, Java and browsers
+SYSTEM_WORKERS ?= 3  # they wait for servers, Java and browsers a third of their time; four take no less
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
