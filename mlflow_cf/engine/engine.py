@@ -70,11 +70,9 @@ class Engine:
 
         Half of them lack most of the row, and half of the nearest of `known` answers (k, d), where there are any.
         """
-        problem, scorer = self.problem, self.problem.scorer
-        if scorer is None:
-            return None
-        beside = problem.x0[None] if known is None else np.concatenate([problem.x0[None], known[:1]])
-        return scorer.hardest(scorer.encoded(range(len(problem.space)), beside), thresholds.HARDEST)
+        scorer, row = self.problem.scorer, self.problem.x0[None]
+        beside = row if known is None else np.concatenate([row, known[:1]])
+        return None if scorer is None else scorer.hardest(beside, thresholds.HARDEST)
 
     def wanting(self, count: int) -> Engine:
         """Return an engine for so many answers of the same row, among the same points."""

@@ -70,15 +70,16 @@ class Scorer:
         """The structure, if it scores product grids."""
         return self.structure if isinstance(self.structure, SupportsProduct) else None
 
-    def hardest(self, encoded: Sequence[Encoded], most: int) -> Scorer | None:
-        """Return a scorer of fewer of the models that vote, those that lack most of candidates (m, ...) per column.
+    def hardest(self, Z: Floats, most: int) -> Scorer | None:
+        """Return a scorer of fewer of the models that vote, those that lack most of coded rows (m, d).
 
         Every candidate that meets the targets meets its targets, too, so that its upper bounds hold, and they take
         less time. It takes the same encoded values. None where there are not many more such models than `most`.
         """
         if not isinstance(self.structure, Joined):
             return None
-        sums, parts, targets, start = self.structure.sums(encoded), list[Structure](), list[SumTarget](), 0
+        sums = self.structure.sums(self.encoded(range(Z.shape[1]), Z))
+        parts, targets, start = list[Structure](), list[SumTarget](), 0
         for part, target in zip(self.structure.structures, self.targets, strict=True):
             found, votes = _hardest(part, target, sums, most)
             parts.append(found)
@@ -86,7 +87,7 @@ class Scorer:
             start += found.outputs
         if start == self.structure.outputs:
             return None
-        return Scorer(parts[0], joined(parts, len(encoded)), tuple(targets))
+        return Scorer(parts[0], joined(parts, Z.shape[1]), tuple(targets))
 
     def encoded(self, columns: Sequence[int], actions: Floats) -> list[Encoded]:
         """Return the structure's encoded values of actions (t, len(columns)), one array per column."""

@@ -76,8 +76,7 @@ def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqui
     if agreed and run.rows and run.missing and not search.cut and not run.filling:
         # there is no further changed set: what is next has one of those that are known
         run.filling = True
-        sets = np.array(run.codes) != problem.own
-        search = BestFirst(engine, task.budget, run.limit(), tolerance, sets)
+        search = BestFirst(engine, task.budget, run.limit(), tolerance, np.array(run.codes) != problem.own)
         agreed = yield from run.extend(search)
     if not agreed or (run.missing and not search.cut and run.overlooked):
         return replace(verified, note=Uncertified("disagree"))

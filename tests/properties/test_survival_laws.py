@@ -137,7 +137,7 @@ def test_the_hardest_models_bound_what_all_of_them_say(world: Drawn, seed: int) 
     scorer = requirements.scorer(requirements.targets(requirements.bound(Target(label=1), 0)))
     assume(scorer is not None)
     encoded = scorer.encoded(range(3), space.encode(world.frame))
-    few = scorer.hardest([column[:1] for column in encoded], 1)
+    few = scorer.hardest(space.encode(world.frame)[:1], 1)
     if 2 * (1 + world.models - world.needed) > world.models or world.model == "linear":
         assert few is None
         return
