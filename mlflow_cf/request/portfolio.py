@@ -22,8 +22,9 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, SCORE_TOLERANCES, SWEPT
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.exact import Exact
+from mlflow_cf.explainers.geco.around import CLOSE
 from mlflow_cf.explainers.geco.members import Members
-from mlflow_cf.explainers.geco.sweeps import CLOSE, NEAREST, SOON, SOON_SHARE
+from mlflow_cf.explainers.geco.sweeps import NEAREST, SOON, SOON_SHARE
 from mlflow_cf.features import Floats, Level
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums

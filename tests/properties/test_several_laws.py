@@ -14,8 +14,9 @@ from mlflow_cf.engine import listed, thresholds
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.frontier import Frontier, Node
 from mlflow_cf.explainers import GeCo
-from mlflow_cf.explainers.geco import sweeps as around
-from mlflow_cf.explainers.geco.sweeps import CLOSE, Around, Sweeps
+from mlflow_cf.explainers.geco import around
+from mlflow_cf.explainers.geco.around import CLOSE, Around
+from mlflow_cf.explainers.geco.sweeps import Sweeps
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import certainly_met
 from mlflow_cf.goal.targets import SumTarget, rate_sums
