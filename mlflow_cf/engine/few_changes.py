@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +63,19 @@ class FewChanges:
         cost = np.where(self._changed, self.actions.cost, np.inf)
         least: Floats = np.minimum.reduceat(cost, self.actions.start[:-1])  # its own value is among those of each
         return least
+
+    def sets(self, limit: float, fewest: int) -> Bools | None:
+        """Return the sets (s, G) of at least so many groups whose least changes cost no more than a limit together.
+
+        None: they are more than `thresholds.MOST_SETS`.
+        """
+        order = np.argsort(self._least, kind="stable")
+        sizes = range(fewest, min(self.problem.most_changes, len(order)) + 1)
+        found = list(islice(sets_within(self._least[order].tolist(), loose(limit), sizes), thresholds.MOST_SETS + 1))
+        sets = np.zeros((len(found), len(order)), dtype=np.bool_)
+        for number, places in enumerate(found):
+            sets[number, order[list(places)]] = True
+        return sets if len(found) <= thresholds.MOST_SETS else None
 
     def steepest(self) -> Codes:
         """Return a candidate (1, G) that meets the target (0, G): of none.
@@ -151,7 +166,7 @@ class FewChanges:
     @property
     def tells_pairs(self) -> bool:
         """Whether the model tells what pairs of changes do."""
-        return self._two.told is not None
+        return self._two.tells
 
     @cached_property
     def expected(self) -> float:
@@ -180,8 +195,12 @@ class FewChanges:
     def _pairs_of_sets(self, limit: float, tolerance: float, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
         """Return the actions of pairs; often the nearest ones suffice, and else they tell how far the others may be."""
         sets = self._sets(tolerance)
-        farthest = min(limit, loose(sets.limit))
-        near = self._limit_of(thresholds.PAIRED_FIRST, farthest, self._changed & ~sets.enough)
+        if self._two.told is None:
+            self._two.note_estimated(self._tried(min(limit, loose(sets.limit)), sets), sets, tolerance)
+            near = farthest = min(limit, loose(sets.limit))
+        else:
+            farthest = min(limit, loose(sets.limit))
+            near = self._limit_of(thresholds.PAIRED_FIRST, farthest, self._changed & ~sets.enough)
         found = self._two.look(PairSelection(self._tried(near, sets), near, tolerance, sets), budget, most)
         farthest = min(farthest, loose(sets.limit))
         if found is not None and near < farthest:
@@ -229,6 +248,26 @@ class FewChanges:
         """Return the lawful candidates (m, G) that take the actions at `places` (k, n), each of another group."""
         codes = self.actions.candidates(places)
         return np.asarray(codes[self.problem.held(codes)])
+
+
+def sets_within(
+    costs: Sequence[float], limit: float, sizes: range, begun: tuple[int, ...] = ()
+) -> Iterator[tuple[int, ...]]:
+    """Yield the places of all sets of some `sizes` whose ascending costs (G,) add up to no more than a limit.
+
+    Args:
+        costs, limit, sizes: see above.
+        begun: the first places of the sets, ascending; those that follow are behind them.
+    """
+    total, lacking = sum(costs[place] for place in begun), max(sizes.start - len(begun), 1)
+    for place in range(begun[-1] + 1 if begun else 0, len(costs) - lacking + 1):
+        if total + sum(costs[place : place + lacking]) > limit:
+            return
+        longer = (*begun, place)
+        if lacking == 1:
+            yield longer
+        if len(longer) + 1 < sizes.stop:
+            yield from sets_within(costs, limit, sizes, longer)
 
 
 Array = NDArray[Any]

@@ -17,11 +17,21 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import all_loose, loose
+from mlflow_cf.engine.unit_pairs import (
+    ESTIMATED,
+    Alone,
+    Effects,
+    PairLimits,
+    UnitChanges,
+    UnitPairs,
+    estimated_pairs,
+    with_own,
+)
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
-from mlflow_cf.structures.capabilities import Pairs, SupportsPairs
+from mlflow_cf.structures.capabilities import HiddenLayer, Pairs, SupportsHidden, SupportsPairs
 from mlflow_cf.structures.kernels.blocks import Blocks, ListedPairs, SingleEffects, Threshold
 from mlflow_cf.structures.pair_tables import PairTables, no_threshold
 from mlflow_cf.structures.structure import Encoded
@@ -71,6 +81,20 @@ class TwoChanges:
         return structure.pairs(self.own) if isinstance(structure, SupportsPairs) else None
 
     @cached_property
+    def tells(self) -> bool:
+        """Whether pairs of changes are told, or scored by one layer of units."""
+        if self.told is not None:
+            return True
+        return self._layer(self.own) is not None
+
+    def _layer(self, values: Sequence[Encoded]) -> HiddenLayer | None:
+        """Return the only layer of units over some values of every column."""
+        structure, lead = self.scorer.structure, self.scorer.decision_score(0.0)
+        if lead is None or not isinstance(structure, SupportsHidden):
+            return None
+        return structure.hidden(values, lead.weights)
+
+    @cached_property
     def base(self) -> Floats:
         """The row's own sums (k,)."""
         largest = int(np.diff(self.actions.start).argmax())
@@ -83,9 +107,11 @@ class TwoChanges:
 
         The nearest come first. None: see `FewChanges.pairs`. Columns with changes as `near` as that come in front.
         """
-        tried, columns = asked.tried, asked.tried.pairs(asked.limit)
-        if self.told is None or budget.take(1) < 1:
+        if budget.take(1) < 1:
             return None
+        if self.told is None:
+            return self._look_at_units(asked, budget, most)
+        tried, columns = asked.tried, asked.tried.pairs(asked.limit)
         c, found = self.problem.bound_distance.c, FoundPairs(asked.limit)
         alone = SingleEffects(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
         sizes = tried.counts[columns.first] + tried.counts[columns.second]
@@ -106,11 +132,90 @@ class TwoChanges:
             work = 1 + tables.size // thresholds.PAIRS_PER_ROW
             if budget.take(work) < work or not self._look_into(tables, alone, asked, budget, found):
                 return None
+        return self._nearest(found, asked.sets)
+
+    def _nearest(self, found: FoundPairs, sets: FirstOfSets | None) -> tuple[Codes, Bools]:
+        """Return the pairs that are near enough, the nearest first, and whether each certainly meets the targets."""
         order = np.flatnonzero(found.far <= found.limit)
-        if asked.sets is not None:
-            order = order[found.far[order] <= self._limits(found.places[order], asked.sets)]
+        if sets is not None:
+            order = order[found.far[order] <= self._limits(found.places[order], sets)]
         order = order[np.argsort(found.far[order], kind="stable")]
         return found.places[order], found.sure[order]
+
+    def _look_at_units(self, asked: PairSelection, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
+        """Do what `look` does where the model has one layer of units; no more than `most` pairs are scored."""
+        tried, lead = asked.tried, self.scorer.decision_score(asked.tolerance)
+        layer = self._layer(with_own(self.own, tried.encoded))
+        if lead is None or layer is None:
+            return None
+        problem, c = self.problem, self.problem.bound_distance.c
+        code = self.actions.code[tried.places]
+        changes = UnitChanges(layer, tried.start, code, tried.cost, tried.peak, c, lead)
+        score = self.sums[tried.places] @ lead.weights
+        several = asked.sets is not None
+        alone = Alone(score, float(self.base @ lead.weights), several & (score >= lead.may))
+        for lowers in (True, False):
+            if lowers and (problem.linking or not problem.plain_limits):
+                continue
+            pairs = changes.pairs(alone, self._pair_limits(asked, lowers=lowers), most)
+            work = 1 if pairs is None else pairs.looked // thresholds.PAIRS_PER_ROW
+            if budget.take(work) < work or pairs is None:
+                return None
+            found = FoundPairs(asked.limit)
+            if self._keep_those_of_units(pairs, asked, found):
+                return self._nearest(found, asked.sets)
+        return None
+
+    def note_estimated(self, tried: TriedActions, sets: FirstOfSets, tolerance: float) -> None:
+        """Note pairs that suffice if effects add up, of the two features that are nearest then, and some beyond."""
+        lead = self.scorer.decision_score(tolerance)
+        if lead is None:
+            return
+        base, c = float(self.base @ lead.weights), self.problem.bound_distance.c
+        effects = Effects.of(self.sums[tried.places] @ lead.weights - base, tried.cost, tried.peak, c, tried.start)
+        at, far = estimated_pairs(effects, lead.sure - base)
+        order = np.argsort(far, kind="stable")[: ESTIMATED * (self.problem.count + 1)]
+        order = order[np.isfinite(far[order])]
+        if len(order):
+            places = tried.places[at[order]]
+            sets.note(places, self._sums_of(places), far[order])
+
+    def _sums_of(self, places: Codes) -> Floats:
+        """Return the sums (m, k) of candidates that take the actions at `places` (m, 2)."""
+        return self.scorer.structure.sums(self.actions.encoded_candidates(self.actions.candidates(places)))
+
+    def _pair_limits(self, asked: PairSelection, *, lowers: bool) -> PairLimits:
+        """Return how far pairs may be, as far as it is known."""
+        owner, sets = self.problem.owner, asked.sets
+        features = len(owner)
+        nearest = np.full((features, features), np.inf)
+        if sets is not None:
+            nearest = np.minimum(sets.nearest, sets.nearest.T)[np.ix_(owner, owner)]
+        limit, ranked = np.array([asked.limit]), np.empty(self.problem.count)
+        return PairLimits(self.problem.count, lowers, limit, nearest, ranked)
+
+    def _keep_those_of_units(self, pairs: UnitPairs, asked: PairSelection, found: FoundPairs) -> bool:
+        """Add those that may be answers; return False if some of those that lowered limits are none."""
+        actions, sets, tried = self.actions, asked.sets, asked.tried
+        places = tried.places[pairs.at]
+        sums = self._sums_of(places)
+        one, two = places.T
+        distance = actions.cost[one] + actions.cost[two]
+        distance = distance + self.problem.bound_distance.c * np.maximum(actions.peak[one], actions.peak[two])
+        may, sure = self.scorer.decisions(sums, asked.tolerance)
+        if sets is None:
+            certain = np.flatnonzero(sure)
+            found.limit = min(asked.limit, loose(self._nearest_lawful(places[certain], distance[certain])))
+            whole = found.limit <= pairs.limit
+        else:
+            sets.note(places, sums, distance)
+            found.limit = min(asked.limit, loose(sets.limit))
+            owner = self.problem.owner
+            first, second = np.triu_indices(len(owner), k=1)
+            known = sets.limits(owner[first], owner[second])
+            whole = bool((known <= np.minimum(all_loose(pairs.nearest[first, second]), pairs.limit)).all())
+        found.add(places[may], distance[may], sure[may])
+        return whole
 
     def _look_into(
         self, tables: PairTables, alone: SingleEffects, asked: PairSelection, budget: Budget, found: FoundPairs
@@ -198,6 +303,7 @@ class FirstOfSets:
 
     Attributes:
         enough: (actions,) which changes certainly suffice alone: beside another change they are all that is needed.
+        nearest: (G, G) how far it is, by the smaller and the larger group; of single changes, twice by the only one.
     """
 
     def __init__(self, problem: Problem, scorer: Scorer, actions: ActionTable, sums: Floats, tolerance: float) -> None:
@@ -210,21 +316,20 @@ class FirstOfSets:
         sure = sure[self._lawful(sure[:, None])] if len(sure) else sure
         self.enough[:] = False
         self.enough[sure] = True
-        # by the smaller and the larger group; of single changes, twice by the only one
-        self._nearest = np.full((len(problem.groups), len(problem.groups)), np.inf)
+        self.nearest = np.full((len(problem.groups), len(problem.groups)), np.inf)
         alone = actions.group[sure]
         far = actions.cost + problem.bound_distance.c * actions.peak
-        np.minimum.at(self._nearest, (alone, alone), far[sure])
+        np.minimum.at(self.nearest, (alone, alone), far[sure])
 
     @property
     def limit(self) -> float:
         """What is farther away is no answer: as many changed sets as are wanted have nearer ones."""
-        known, count = self._nearest[np.isfinite(self._nearest)], self.problem.count
+        known, count = self.nearest[np.isfinite(self.nearest)], self.problem.count
         return float(np.partition(known, count - 1)[count - 1]) if len(known) >= count else np.inf
 
     def limits(self, first: Codes, second: Codes) -> Floats:
         """Return (n,) how far candidates may be that change the groups `first` (n,) and `second` (n,), in any order."""
-        nearest = np.minimum(self._nearest[np.minimum(first, second), np.maximum(first, second)], self.limit)
+        nearest = np.minimum(self.nearest[np.minimum(first, second), np.maximum(first, second)], self.limit)
         return all_loose(nearest)
 
     def note(self, places: Codes, sums: Floats, distance: Floats) -> None:
@@ -237,19 +342,19 @@ class FirstOfSets:
         groups = np.sort(self.actions.group[places], axis=1)
         order = np.lexsort((distance, groups[:, 1], groups[:, 0]))
         _, sure = self.scorer.decisions(sums, self.tolerance)
-        sure &= ~self._may[places].any(axis=1) & (distance < self._nearest[groups[:, 0], groups[:, 1]])
+        sure &= ~self._may[places].any(axis=1) & (distance < self.nearest[groups[:, 0], groups[:, 1]])
         if sure.any() and (self.problem.linking or not self.problem.plain_limits or self.problem.most_changes < 2):
             sure[sure] = self.problem.held(self.actions.candidates(places[sure]))
         first = self._first(order, groups, sure)
         while len(first) and not (good := self._lawful(places[first])).all():
             sure[first[~good]] = False
             first = self._first(order, groups, sure)
-        self._nearest[groups[first, 0], groups[first, 1]] = distance[first]
+        self.nearest[groups[first, 0], groups[first, 1]] = distance[first]
 
     def _first(self, order: Codes, groups: Codes, sure: Bools) -> Codes:
         """Return the first sure candidate of every set, of an order of (n,) that puts sets together."""
         some = order[sure[order]]
-        _, first = np.unique(groups[some] @ [len(self._nearest), 1], return_index=True)
+        _, first = np.unique(groups[some] @ [len(self.nearest), 1], return_index=True)
         return np.asarray(some[first])
 
     def _lawful(self, places: Codes) -> Bools:

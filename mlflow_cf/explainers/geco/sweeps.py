@@ -12,8 +12,10 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.nodes import boxes_of_sets, tighten
 from mlflow_cf.engine.thresholds import PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import CLOSE, Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
@@ -21,8 +23,10 @@ from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
+from mlflow_cf.problem.actions import Within
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.snapping import codes_of, nearest_favourable_rows
+from mlflow_cf.structures.capabilities import boxes_of
 
 PAIRED_INSTEAD = 2**21  # numbers in tables of pairs of changes, in place of generations: as long as some of these take
 SOON = 2**20  # of these, before anything else
@@ -111,7 +115,9 @@ class Sweeps:
                 improve(members)
                 members.constructed = constructed = True
         # what changes one group or two is known, and what comes on top of it comes at once
-        generations = self._evolve(self.generations.start if few is None else 1)
+        generations = self._evolve(self.generations.start if few is None else 1, few)
+        if self.settled:
+            return generations
         if not members.population.favourable.any() and not self.budget.cut:
             members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
             generations += self._evolve(self.generations.start)
@@ -132,10 +138,31 @@ class Sweeps:
         members.score(singles[earlier_of_group(group) < SPARE])
         with self._counted("sweep", 2):
             pairs = few.pairs(np.inf, CLOSE, self.budget, PAIRED_INSTEAD)
-        if pairs is None:
-            return members.cutoff < few.least(2)
-        members.score(pairs)
-        return members.cutoff < few.least(3)
+        if pairs is not None:
+            members.score(pairs)
+        return self._none_larger(few, 2 if pairs is None else 3)
+
+    def _none_larger(self, few: FewChanges, fewest: int) -> bool:
+        """Whether certainly no candidate of at least so many changes is nearer than the last of the answers.
+
+        Their least changes cost too much, or bounds refuse them.
+        """
+        cutoff = self.members.cutoff
+        sets = few.sets(cutoff, fewest) if cutoff < np.inf else None
+        if sets is None or self.budget.take(len(sets)) < len(sets):
+            return False
+        return not len(sets) or self._none_possible(sets)
+
+    def _none_possible(self, sets: Bools) -> bool:
+        """Whether bounds refuse all candidates whose changed groups are one of some sets (s, G)."""
+        problem, actions = self.problem, self.engine.within(loose(self.members.cutoff))
+        boxes = boxes_of_sets(actions, sets)
+        within = Within(problem.bound_distance.c, self.members.cutoff, problem.most_changes)
+        boxes = boxes[tighten(boxes, actions, within).distance <= within.limit]
+        if not len(boxes):
+            return True
+        bounds = boxes_of(self.scorer.structure, actions.encoded).bounds(boxes[:, actions.columns])
+        return bool((self.scorer.upper_bound(*bounds, CLOSE) < 0).all())
 
     def _around(self) -> bool:
         """Look at all candidates that are nearer than what is known; whether they were few enough for that.
@@ -246,12 +273,12 @@ class Sweeps:
             favourable[:some] = self.scorer.margins(self.problem.encoded(codes[:some]))[0]
         return favourable
 
-    def _evolve(self, least: int) -> int:
+    def _evolve(self, least: int, few: FewChanges | None = None) -> int:
         """Pass generations until the best members are favourable and old, or nothing new comes; return how many.
 
         Members that are old after fewer than `least` generations end nothing.
         """
-        members, keys = self.members, self.members.seen.keys
+        members, keys, cutoff = self.members, self.members.seen.keys, np.inf
         for generation in range(1, self.generations.stop):
             before = keys.of(members.population.codes)
             with self.statistics.timed("cross"):
@@ -262,6 +289,10 @@ class Sweeps:
             fresh = ~np.isin(keys.of(population.codes), before)
             if not fresh.any() or self.budget.spent:
                 return generation
+            if few is not None and members.cutoff < cutoff and self._none_larger(few, 3 if few.tells_pairs else 2):
+                self.settled = True
+                return generation
+            cutoff = members.cutoff
             settled = population.favourable[: self.stable].all() and not fresh[: self.stable].any()
             if settled and generation >= least:
                 return generation
