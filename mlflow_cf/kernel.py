@@ -21,7 +21,7 @@ SOURCES: Final = (
     "engine/few_changes.py",
     "engine/nodes.py",
     "engine/listed.py",
-    "engine/unit_pairs.py",
+    "engine/units/kernels.py",
     "engine/moves/bounds.py",
     "engine/moves/parting.py",
     *(f"engine/sets/{name}.py" for name in ("boxes", "branches", "kernels", "state")),

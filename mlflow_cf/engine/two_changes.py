@@ -17,16 +17,8 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import all_loose, loose
-from mlflow_cf.engine.unit_pairs import (
-    ESTIMATED,
-    Alone,
-    Effects,
-    PairLimits,
-    UnitChanges,
-    UnitPairs,
-    estimated_pairs,
-    with_own,
-)
+from mlflow_cf.engine.units.kernels import Effects, PairLimits
+from mlflow_cf.engine.units.pairs import ESTIMATED, Alone, UnitChanges, UnitPairs, estimated_pairs, with_own
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -158,8 +150,7 @@ class TwoChanges:
             if lowers and (problem.linking or not problem.plain_limits):
                 continue
             pairs = changes.pairs(alone, self._pair_limits(asked, lowers=lowers), most)
-            work = 1 if pairs is None else pairs.looked // thresholds.PAIRS_PER_ROW
-            if budget.take(work) < work or pairs is None:
+            if pairs is None or budget.take(pairs.near) < pairs.near:
                 return None
             found = FoundPairs(asked.limit)
             if self._keep_those_of_units(pairs, asked, found):
@@ -192,7 +183,7 @@ class TwoChanges:
         if sets is not None:
             nearest = np.minimum(sets.nearest, sets.nearest.T)[np.ix_(owner, owner)]
         limit, ranked = np.array([asked.limit]), np.empty(self.problem.count)
-        return PairLimits(self.problem.count, lowers, limit, nearest, ranked)
+        return PairLimits(lowers, limit, nearest, ranked)
 
     def _keep_those_of_units(self, pairs: UnitPairs, asked: PairSelection, found: FoundPairs) -> bool:
         """Add those that may be answers; return False if some of those that lowered limits are none."""
