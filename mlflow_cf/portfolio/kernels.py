@@ -38,6 +38,7 @@ class Setting(NamedTuple):
         frozen: (n,) features that no row may change; linked: (n,) features that rules over several speak of.
         cell: (t,) the cell of every value among those of all features; -1: the model tells all values apart.
         refused: (t,) values that no row may take.
+        most: how many features may change.
     """
 
     packed: PackedColumns
@@ -48,6 +49,7 @@ class Setting(NamedTuple):
     linked: Array
     cell: Array
     refused: Array
+    most: int
 
 
 class BlockRows(NamedTuple):

@@ -18,6 +18,8 @@ from mlflow_cf.constraints import Rule
 from mlflow_cf.constraints.expressions import Ref
 from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.units.pairs import Blocks, in_blocks
+from mlflow_cf.explainers.geco.sweeps import PAIRED_INSTEAD
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
@@ -38,13 +40,14 @@ from mlflow_cf.portfolio.kernels import (
 from mlflow_cf.portfolio.pair_room import ALONE
 from mlflow_cf.portfolio.pairs import NearestPairs, tells_pairs
 from mlflow_cf.portfolio.set_room import FoundSets
+from mlflow_cf.portfolio.unit_sets import RowUnits, UnitBlocks, UnitQuestion, UnitSetRoom, nearest_unit_sets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.single_features import PackedColumns
 from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden
 from mlflow_cf.structures.kernels.sweeps import sweep_trees
-from mlflow_cf.structures.structure import Encoded
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 
+SPARED: Final = 4  # times as many pairs of units are looked at by the search of single rows: it comes to an end, too
 ULPS: Final = 64 * float(np.finfo(np.float64).eps)  # of units: their sums are added up otherwise than by the model
 
 
@@ -173,6 +176,7 @@ class NearestFew:
             linked=np.array([number in linked for number in numbers], dtype=np.bool_),
             cell=scores.cell if isinstance(scores, CellScores) else np.full(len(tables.short.packed.values), -1),
             refused=_refused(tables.short.packed, alone, len(bound_policy.space)),
+            most=min([len(tables.all), *(limit.most for limit in bound_policy.limits)]),
         )
         return cls(bound_policy, scores, decision, setting, Checks.of(alone))
 
@@ -250,8 +254,8 @@ def _scores_of(scorer: Scorer, bound_policy: BoundPolicy, decision: DecisionScor
         return CellScores.of(structure, scorer, bound_policy, decision)
     if isinstance(structure, SupportsHidden):
         values = [bound_policy.tables.encoded[column] for column in range(len(bound_policy.space))]
-        layer = structure.hidden(values, decision.weights)
-        return None if layer is None else UnitScores.of(structure, layer, values)
+        layer, exact = structure.hidden(values, decision.weights), scorer.decision_score(0.0)
+        return None if layer is None or exact is None else UnitScores.of(structure, layer, bound_policy, exact)
     return None
 
 
@@ -321,26 +325,30 @@ class UnitScores:
     Attributes:
         structure: the linear model or network; layer: its units.
         added: (width, TOGETHER + t + TOGETHER) what every value adds to them, with room on both sides.
+        blocks: the same in blocks; None where kernels do not know how several changes meet the constraints.
+        exact: from which score on the structure itself says that the target is met.
     """
 
     structure: SupportsHidden
     layer: HiddenLayer
     added: Floats
+    blocks: UnitBlocks | None
+    exact: DecisionScore
 
     @classmethod
-    def of(cls, structure: SupportsHidden, layer: HiddenLayer, values: list[Encoded]) -> UnitScores:
-        """Return the scores of changes to `values` (t, ...) of every column."""
-        added = np.zeros((len(layer.bias), sum(map(len, values)) + 2 * TOGETHER))
+    def of(
+        cls, structure: SupportsHidden, layer: HiddenLayer, bound_policy: BoundPolicy, exact: DecisionScore
+    ) -> UnitScores:
+        """Return the scores of changes to the values of all domains."""
+        added = np.zeros((len(layer.bias), len(layer.added) + 2 * TOGETHER))
         added[:, TOGETHER:-TOGETHER] = layer.added.T
-        return cls(structure, layer, added)
+        start = bound_policy.tables.short.packed.start
+        single = not bound_policy.grounding.linking_rules and tells_pairs(bound_policy)
+        return cls(structure, layer, added, _blocks_of(layer, start) if single else None, exact)
 
     def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:  # noqa: ARG002  no tables
         """Write the nearest changes of rows; scores that rounding may move across a decision are in doubt."""
-        structure, layer = self.structure, self.layer
-        own = np.stack([structure.effects(c, structure.encode(c, codes)) for c, codes in enumerate(rows.X.T)], axis=1)
-        own = np.ascontiguousarray(own)
-        size = np.abs(own).sum(axis=1) + np.abs(layer.bias)
-        doubt = layer.slack + ULPS * (size @ np.abs(layer.weights) + abs(layer.shift))
+        layer, (own, off) = self.layer, self._own(rows)
         units = Units(
             added=self.added,
             weights=np.ascontiguousarray(layer.weights),
@@ -352,9 +360,43 @@ class UnitScores:
             scores=np.empty(TOGETHER),
             places=np.empty(TOGETHER, dtype=np.int64),
         )
-        doubtful = rows._replace(may=rows.may - doubt, sure=rows.sure + doubt)
+        doubtful = rows._replace(may=rows.may - off, sure=rows.sure + off)
         nearest_by_units(setting, doubtful, units, near, out.singles)
 
-    def sets(self, setting: Setting, rows: BlockRows, count: int, most: int) -> FoundSets | None:  # noqa: ARG002  unknown
-        """Return None: nobody tells what two changes do."""
-        return None
+    def sets(self, setting: Setting, rows: BlockRows, count: int, most: int) -> FoundSets | None:
+        """Return the nearest changed sets of rows; None where rules are about several features."""
+        if self.blocks is None:
+            return None
+        out, (own, off) = FoundSets.none(len(rows.X), most), self._own(rows)
+        rows = rows._replace(may=rows.may - off, sure=rows.sure + off)
+        exact = self.exact
+        units = RowUnits(own.sum(axis=1) + self.layer.bias, own, exact.may - off, exact.sure + off)
+        room = UnitSetRoom.of(setting, self.blocks, count)
+        nearest_unit_sets(UnitQuestion(setting, rows, self.blocks, units, PAIRED_INSTEAD // SPARED), room, out)
+        return out
+
+    def _own(self, rows: BlockRows) -> tuple[Floats, Floats]:
+        """Return what rows' own values add to units (m, d, width), and by how much rounding may move scores (m,)."""
+        structure, layer = self.structure, self.layer
+        own = np.stack([structure.effects(c, structure.encode(c, codes)) for c, codes in enumerate(rows.X.T)], axis=1)
+        own = np.ascontiguousarray(own)
+        size = np.abs(own).sum(axis=1) + np.abs(layer.bias)
+        off: Floats = layer.slack + ULPS * (size @ np.abs(layer.weights) + abs(layer.shift))
+        return own, off
+
+
+def _blocks_of(layer: HiddenLayer, start: Codes) -> UnitBlocks:
+    """Return the values of all features in blocks, those of each from `start` (d + 1,) on."""
+    blocks = Blocks.of(np.arange(len(layer.added)), start)
+    added, low, high = in_blocks(layer.added[blocks.at])
+    return UnitBlocks(
+        added=added,
+        low=low,
+        high=high,
+        owner=blocks.owner,
+        start=blocks.start,
+        place=np.where(blocks.repeated, -1, blocks.at),
+        weights=np.ascontiguousarray(layer.weights),
+        shift=np.array([layer.shift]),
+        floor=np.array([0.0 if layer.rectified else -np.inf]),
+    )

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import loosened, sort_by, stays_lawful
+from mlflow_cf.portfolio.kernels import sort_by, stays_lawful
 from mlflow_cf.portfolio.pair_kernels import (
-    APART,
     base_cell,
     fill_tables,
     keeps_rules,
@@ -29,67 +28,22 @@ from mlflow_cf.portfolio.pair_kernels import (
     try_within,
 )
 from mlflow_cf.portfolio.pair_room import LIMIT, MISSING, NOT_SETTLED, PairQuestion
-from mlflow_cf.portfolio.set_room import (
-    CERTAIN,
-    DOUBTFUL,
-    FIRST,
-    IN_DOUBT,
-    LAWFUL,
-    SECOND,
-    FoundSets,
-    MostPairs,
-    SetRoom,
+from mlflow_cf.portfolio.set_notes import (
+    begin,
+    choose_pairs,
+    farthest_of,
+    limit_of,
+    none_larger,
+    note_alone,
+    order_sets,
+    see,
+    singles_known,
+    write_sets,
 )
+from mlflow_cf.portfolio.set_room import CERTAIN, DOUBTFUL, LAWFUL, FoundSets, MostPairs, SetRoom
 from mlflow_cf.structures.kernels.blocks import SingleEffects, Tables, Threshold, any_reaches, decision_of, sum_up
 
 Array = NDArray[Any]
-
-
-@inner
-def _begin(room: SetRoom) -> None:
-    room.nearest[:, :], room.far[:, :], room.alone[:, :] = np.inf, np.inf, np.inf
-    room.top_far[:], room.top_set[:] = np.inf, -1
-
-
-@inner
-def _note_nearest(one: Any, two: Any, far: Any, room: SetRoom) -> None:
-    """Note how far a certain candidate of a changed set is."""
-    if far >= room.nearest[one, two]:
-        return
-    room.nearest[one, two] = far
-    number, last = one * len(room.nearest) + two, room.top_far.size - 1
-    at = last
-    for place in range(last):
-        if room.top_set[place] == number:
-            at = place
-            break
-    if far >= room.top_far[at]:
-        return
-    while at > 0 and room.top_far[at - 1] > far:
-        room.top_far[at], room.top_set[at] = room.top_far[at - 1], room.top_set[at - 1]
-        at -= 1
-    room.top_far[at], room.top_set[at] = far, number
-
-
-@inner
-def _farthest(room: SetRoom) -> Any:
-    """Return how far an answer may be: as many changed sets as are wanted have nearer ones."""
-    return loosened(room.top_far[room.top_far.size - 1])
-
-
-@inner
-def _note_alone(group: Any, place: Any, cost: Any, sure: Any, room: SetRoom) -> None:
-    """Note a lawful single change that may turn the decision."""
-    alone = room.alone[group]
-    if cost < alone[FIRST]:
-        alone[FIRST], alone[SECOND] = cost, alone[FIRST]
-    elif cost < alone[SECOND]:
-        alone[SECOND] = cost
-    if not sure:
-        alone[IN_DOUBT] = min(alone[IN_DOUBT], cost)
-    elif cost < room.far[group, group]:
-        room.far[group, group], room.one[group, group], room.two[group, group] = cost, place, -1
-        _note_nearest(group, group, cost, room)
 
 
 @inner
@@ -105,7 +59,7 @@ def _drop_enough(question: PairQuestion, row: Any, noting: Any, room: SetRoom) -
             sure = score >= question.rows.sure[row]
             if score >= threshold.least and suits(question, row, at, room.pair):
                 if noting:
-                    _note_alone(group, tried.place[at], tried.cost[at], sure, room)
+                    note_alone(group, tried.place[at], tried.cost[at], sure, room.notes)
                 if sure:
                     continue
             tried.place[kept], tried.group[kept], tried.cost[kept] = tried.place[at], group, tried.cost[at]
@@ -135,49 +89,16 @@ def _first_limit(limit: Any, least: Any, few: Any, room: SetRoom) -> Any:
         room.beside[at] = tried.cost[at] + other
     if count == 0 or _pairs_within(limit, room) <= few:
         return limit
-    sort_by(room.order, room.beside, count)
+    sort_by(room.notes.order, room.beside, count)
     low, high = 0, count  # pairs are few within the distances before `low`, and too many from `high` on
     while low < high:
         middle = (low + high) // 2
-        step = room.beside[room.order[middle]]
+        step = room.beside[room.notes.order[middle]]
         if step <= limit and _pairs_within(step, room) <= few:
             low = middle + 1
         else:
             high = middle
-    return room.beside[room.order[max(low - 1, 0)]]
-
-
-@inner
-def _limit_of(one: Any, two: Any, room: SetRoom) -> Any:
-    """Return how far candidates may be that change two features."""
-    return min(room.pair.found[LIMIT], loosened(room.nearest[one, two]))
-
-
-@inner
-def _make_space(room: SetRoom) -> None:
-    """Forget pairs that are too far by now; if half of the room stays in use, there is none."""
-    seen, tried, kept = room.seen, room.pair.tried, 0
-    for at in range(min(seen.total[0], seen.far.size)):
-        if seen.far[at] <= _limit_of(tried.group[seen.one[at]], tried.group[seen.two[at]], room):
-            seen.one[kept], seen.two[kept] = seen.one[at], seen.two[at]
-            seen.far[kept], seen.kind[kept] = seen.far[at], seen.kind[at]
-            kept += 1
-    seen.total[0] = kept if 2 * kept <= seen.far.size else seen.far.size + 1  # of so many there may be too many
-
-
-@inner
-def _see(one: Any, two: Any, far: Any, kind: Any, room: SetRoom) -> None:
-    """Keep a lawful pair of changes that may turn the decision."""
-    seen, tried, found = room.seen, room.pair.tried, room.pair.found
-    if kind == CERTAIN:
-        _note_nearest(tried.group[one], tried.group[two], far, room)
-        found[LIMIT] = min(found[LIMIT], _farthest(room))
-    if seen.total[0] == seen.far.size:
-        _make_space(room)
-    at = seen.total[0]
-    if at < seen.far.size:
-        seen.one[at], seen.two[at], seen.far[at], seen.kind[at] = one, two, far, kind
-        seen.total[0] += 1
+    return room.beside[room.notes.order[max(low - 1, 0)]]
 
 
 @inner
@@ -186,7 +107,7 @@ def _look_at_values(question: PairQuestion, row: Any, columns: Any, lists: Any, 
     tried, follows, (x, y, more) = room.pair.tried, room.pair.tables.sides.next, lists
     may, sure = question.rows.may[row], question.rows.sure[row]
     threshold = Threshold(question.weights, may)
-    limit = _limit_of(columns[0], columns[1], room)
+    limit = limit_of(columns[0], columns[1], room.notes)
     while x >= 0:
         here, other = tried.start[columns[0]] + x, y
         first = decision_of(threshold, tried.sums[here])
@@ -200,8 +121,8 @@ def _look_at_values(question: PairQuestion, row: Any, columns: Any, lists: Any, 
                     kind = DOUBTFUL
                 elif first >= may or second >= may:
                     kind = LAWFUL
-                _see(here, there, far, kind, room)
-                limit = _limit_of(columns[0], columns[1], room)
+                see(here, there, far, kind, room.notes)
+                limit = limit_of(columns[0], columns[1], room.notes)
             other = np.int64(follows[1, other])
         x = np.int64(follows[0, x])
 
@@ -214,7 +135,7 @@ def _look_into(question: PairQuestion, row: Any, tables: Tables, base: Array, ro
     own = decision_of(threshold, base)
     for pair in range(tables.first.size):
         one, two, columns = tables.first[pair], tables.second[pair], tables.counts[2 * pair + 1]
-        limit = _limit_of(one, two, room)
+        limit = limit_of(one, two, room.notes)
         if tried.least[one] + tried.least[two] > limit:
             continue
         alone = SingleEffects(tried.sums[:size], base, tried.cost[:size], tried.zeros[:size], 0.0, limit)
@@ -226,7 +147,7 @@ def _look_into(question: PairQuestion, row: Any, tables: Tables, base: Array, ro
                 continue
             for b in range(columns):
                 more = decision_of(threshold, added[b])
-                near = sides.cost[0, a] + sides.cost[1, b] <= _limit_of(one, two, room)
+                near = sides.cost[0, a] + sides.cost[1, b] <= limit_of(one, two, room.notes)
                 if near and least + sides.score[1, b] + more >= threshold.least:
                     lists = (np.int64(sides.first[0, a]), np.int64(sides.first[1, b]), more - own)
                     _look_at_values(question, row, (one, two), lists, room)
@@ -243,106 +164,51 @@ def _look(question: PairQuestion, row: Any, span: Any, base: Array, room: SetRoo
     if first > 0 or values > VALUES_AT_ONCE:
         return NOT_SETTLED
     pair.found[:] = np.inf
-    pair.found[LIMIT], room.seen.total[0] = limit, 0
+    pair.found[LIMIT], room.notes.seen.total[0] = limit, 0
     count = lay_out((0, pairs), pair)
     if count == 0:
         return 1
     size, tables = fill_tables(question, row, count, most, pair)
     if size < 0:
         return NOT_SETTLED
-    pair.found[LIMIT] = min(limit, _farthest(room))
+    pair.found[LIMIT] = min(limit, farthest_of(room.notes))
     _look_into(question, row, tables, base, room)
-    return NOT_SETTLED if room.seen.total[0] > room.seen.far.size else 2 + size // PAIRS_PER_ROW
-
-
-@inner
-def _choose_pairs(room: SetRoom, cutoff: Any) -> Any:
-    """Write the nearest pair of every changed set; return how many are as near, < 0: some may not be answers."""
-    seen, tried, scored = room.seen, room.pair.tried, 0
-    _make_space(room)
-    if seen.total[0] > seen.far.size:
-        return NOT_SETTLED
-    for at in range(seen.total[0]):
-        far, one, two = seen.far[at], seen.one[at], seen.two[at]
-        if seen.kind[at] == DOUBTFUL:
-            return NOT_SETTLED
-        if far >= cutoff:
-            continue
-        scored += 1
-        first, second, here, there = tried.group[one], tried.group[two], tried.place[one], tried.place[two]
-        best = room.far[first, second]
-        equal = far == best and (here, there) < (room.one[first, second], room.two[first, second])
-        if far < best or equal:
-            room.far[first, second], room.one[first, second], room.two[first, second] = far, here, there
-    return scored
-
-
-@inner
-def _conclude(row: Any, least_of_three: Any, counted: Any, room: SetRoom, out: FoundSets) -> None:
-    """Write the nearest candidates of distinct changed sets if these settle the row."""
-    count, many, most, d = room.top_far.size, 0, out.places.shape[1], len(room.far)
-    for one in range(d):
-        for two in range(one, d):
-            if room.far[one, two] < np.inf:
-                room.key[many], room.which[many] = room.far[one, two], one * d + two
-                many += 1
-    if many < count:
-        return
-    sort_by(room.order, room.key, many)
-    last, size = room.key[room.order[count - 1]], min(many, most)
-    if not last < least_of_three * (1.0 - APART):
-        return
-    if many > most and room.key[room.order[most]] <= room.key[room.order[most - 1]] * (1.0 + APART):
-        return  # which of them are verified depends on more than the distance
-    for at in range(size):
-        one, two = divmod(room.which[room.order[at]], d)
-        out.places[row, at, 0], out.places[row, at, 1] = room.one[one, two], room.two[one, two]
-    out.many[row], out.scored[row], out.used[row] = size, counted[0], counted[1]
-
-
-@inner
-def _singles_known(room: SetRoom) -> Any:
-    """Return how many of the nearest two single changes of every feature may suffice; < 0: some of these may not."""
-    scored = 0
-    for group in range(len(room.alone)):
-        alone = room.alone[group]
-        if alone[IN_DOUBT] < np.inf and alone[IN_DOUBT] <= alone[SECOND] * (1.0 + APART):
-            return NOT_SETTLED
-        scored += (alone[FIRST] < np.inf) + (alone[SECOND] < np.inf)
-    return scored
+    return NOT_SETTLED if room.notes.seen.total[0] > room.notes.seen.far.size else 2 + size // PAIRS_PER_ROW
 
 
 @inner
 def _settle(question: PairQuestion, row: Any, most: MostPairs, room: SetRoom, out: FoundSets) -> None:
     """Write the candidates of a row, if they settle it."""
     pair, scored, used, near, farthest, cutoff = room.pair, 0, 0, 0.0, np.inf, np.inf
-    one, two, three = np.inf, np.inf, np.inf
+    one, two = np.inf, np.inf
     if not question.rows.lawful[row] or not stays_lawful(question.setting, question.rows.X[row], pair.near):
         return
-    _begin(room)
+    begin(room.notes)
     for part in range(2):  # near pairs often suffice, and else they tell how far the others may be
         if list_changes(question, row, pair) < 2:
             return
         if part == 0:
-            one, two, three = least_three(pair.tried)
+            one, two, _ = least_three(pair.tried)
+            room.least[:] = pair.tried.least
         base = question.swept.sums[row, base_cell(question, row, pair.tried)]
         _drop_enough(question, row, part == 0, room)
-        farthest = min(farthest, _farthest(room))
+        farthest = min(farthest, farthest_of(room.notes))
         if part == 0:
-            cutoff = room.top_far[room.top_far.size - 1]
-            scored, near = _singles_known(room), _first_limit(farthest, (one, two), most.first, room)
+            cutoff = room.notes.top_far[room.notes.top_far.size - 1]
+            scored, near = singles_known(room.notes), _first_limit(farthest, (one, two), most.first, room)
             if scored < 0 or not np.isfinite(two):
                 return
         limit = near if part == 0 else farthest
         more = _look(question, row, (limit, (one, two), most.numbers), base, room)
         if more < 0:
             return
-        used, farthest = used + more, min(farthest, _farthest(room))
+        used, farthest = used + more, min(farthest, farthest_of(room.notes))
         if not near < farthest:
             break
-    pairs = _choose_pairs(room, cutoff)
-    if pairs >= 0:
-        _conclude(row, one + two + three, (scored + pairs, used), room, out)
+    pairs = choose_pairs(room.notes, cutoff)
+    many = order_sets(room.notes) if pairs >= 0 else 0
+    if many >= room.notes.top_far.size and none_larger(room.least, question.setting.most, room.notes):
+        write_sets(row, many, (scored + pairs, used), room.notes, out)
 
 
 @kernel

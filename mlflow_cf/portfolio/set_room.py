@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from mlflow_cf.engine.thresholds import MOST_FOUND
 from mlflow_cf.portfolio.kernels import Setting
-from mlflow_cf.portfolio.pair_room import PairRoom
+from mlflow_cf.portfolio.pair_room import LIMIT, PairRoom
 from mlflow_cf.structures.kernels.trees import Trees
 
 Array = NDArray[Any]
 FIRST, SECOND, IN_DOUBT = range(3)  # of `SetRoom.alone`
-CERTAIN, LAWFUL, DOUBTFUL = range(3)  # of `SeenPairs.kind`
+CERTAIN, LAWFUL, DOUBTFUL, LIKELY, MISSES = range(5)  # of `SeenPairs.kind`
 MOST_SEEN: Final = MOST_FOUND // 2  # pairs of one row that are kept: the search of single rows sees a few more
 
 
@@ -58,7 +58,8 @@ class SeenPairs(NamedTuple):
     Attributes:
         one, two: (s,) their changes among the tried ones; far: (s,) how far they are.
         kind: (s,) CERTAIN: both changes are needed; LAWFUL: it may be that one suffices, but rules refuse that one
-            alone; DOUBTFUL: scores are too near to the target's threshold.
+            alone; DOUBTFUL: scores are too near to the target's threshold. Of those that are near it, but can be told
+            apart: LIKELY: it meets the target by less than scores may be off; MISSES: it misses it by as little.
         total: (1,) how many there are; more than fit if there was no room for some.
     """
 
@@ -69,22 +70,47 @@ class SeenPairs(NamedTuple):
     total: Array
 
 
-class SetRoom(NamedTuple):
-    """All arrays to work in, for d features, t values and k answers.
+class LargerSets(NamedTuple):
+    """A set of more features, of d in the order of their costs.
 
     Attributes:
-        pair: those for pairs of changes.
+        feature: (d,) which feature is where in that order; cost: (d,) what a change of each costs at least.
+        chosen, total: (d,), (d + 1,) the places of the set, and what the first ones cost together.
+        depth: (3,) how many there are, the place to go on with, and how many sets there were.
+    """
+
+    feature: Array
+    cost: Array
+    chosen: Array
+    total: Array
+    depth: Array
+
+    @classmethod
+    def room(cls, d: int) -> LargerSets:
+        """Return arrays for so many features."""
+        numbers, depth = np.empty((2, d), dtype=np.int64), np.zeros(3, dtype=np.int64)
+        return cls(numbers[0], np.empty(d), numbers[1], np.zeros(d + 1), depth)
+
+
+class SetNotes(NamedTuple):
+    """What is known of the changed sets of one row of d features, of which k are wanted.
+
+    Attributes:
+        place, group: (t,) the position of every change among all values, and its feature.
+        limit: what is farther is no answer, first of all numbers in it.
         nearest: (d, d) how far the nearest certain candidate of every two features is; of one: twice the same.
         top_far, top_set: (k,) the least of these, ascending, and which each is of.
         far, one, two: (d, d) the nearest candidate of every changed set, and its places.
         alone: (d, 3) the costs of the nearest two single changes of a feature that may suffice, and of the nearest one
             that is in doubt.
-        beside: (t,) what each change costs beside the least one of another feature; counts: (d,).
         seen: pairs that may be answers.
-        key, which, order: (d * d,) to put changed sets in order.
+        key, which, order: (d * d,) to put changed sets in order, and t changes.
+        larger: to list sets of more features.
     """
 
-    pair: PairRoom
+    place: Array
+    group: Array
+    limit: Array
     nearest: Array
     top_far: Array
     top_set: Array
@@ -92,21 +118,20 @@ class SetRoom(NamedTuple):
     one: Array
     two: Array
     alone: Array
-    beside: Array
-    counts: Array
     seen: SeenPairs
     key: Array
     which: Array
     order: Array
+    larger: LargerSets
 
     @classmethod
-    def of(cls, setting: Setting, trees: Trees, rectangles: int, most: int, count: int) -> SetRoom:
-        """Return arrays for `count` answers, with room for so many rectangles, and for tables of `most` numbers."""
-        pair = PairRoom.of(setting, trees, rectangles, most)
-        d, values = len(pair.tables.some), len(pair.tried.place)
+    def of(cls, changes: tuple[Array, Array], limit: Array, d: int, count: int) -> SetNotes:
+        """Return notes of changes at some places, of some features, of which there are d; `count` sets are wanted."""
         numbers, seen = np.empty((2, d, d), dtype=np.int64), np.empty((3, MOST_SEEN), dtype=np.int64)
         return cls(
-            pair=pair,
+            place=changes[0],
+            group=changes[1],
+            limit=limit,
             nearest=np.empty((d, d)),
             top_far=np.empty(count),
             top_set=np.empty(count, dtype=np.int64),
@@ -114,10 +139,33 @@ class SetRoom(NamedTuple):
             one=numbers[0],
             two=numbers[1],
             alone=np.empty((d, 3)),
-            beside=np.empty(values),
-            counts=np.empty(d, dtype=np.int64),
             seen=SeenPairs(seen[0], seen[1], np.empty(MOST_SEEN), seen[2], np.zeros(1, dtype=np.int64)),
             key=np.empty(d * d),
             which=np.empty(d * d, dtype=np.int64),
-            order=np.empty(max(d * d, values), dtype=np.int64),
+            order=np.empty(max(d * d, len(changes[0])), dtype=np.int64),
+            larger=LargerSets.room(d),
         )
+
+
+class SetRoom(NamedTuple):
+    """All arrays to work in, for d features and t values.
+
+    Attributes:
+        pair: those for pairs of changes; notes: of changed sets.
+        least: (d,) what a change of every feature costs at least.
+        beside: (t,) what each change costs beside the least one of another feature; counts: (d,).
+    """
+
+    pair: PairRoom
+    notes: SetNotes
+    least: Array
+    beside: Array
+    counts: Array
+
+    @classmethod
+    def of(cls, setting: Setting, trees: Trees, rectangles: int, most: int, count: int) -> SetRoom:
+        """Return arrays for `count` answers, with room for so many rectangles, and for tables of `most` numbers."""
+        pair = PairRoom.of(setting, trees, rectangles, most)
+        d, values = len(pair.tables.some), len(pair.tried.place)
+        notes = SetNotes.of((pair.tried.place, pair.tried.group), pair.found[LIMIT:], d, count)
+        return cls(pair, notes, np.empty(d), np.empty(values), np.empty(d, dtype=np.int64))

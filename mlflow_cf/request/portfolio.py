@@ -336,9 +336,7 @@ class Portfolio:
     def _several(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
         """Settle rows with several answers; return those of which every constraint and the model accept all of them."""
         count, codes = self._request.query.count, self._rows.codes
-        settled = (
-            few.several(np.ascontiguousarray(codes[numbers]), count, verified_of(count)) if scorer.steady else None
-        )
+        settled = few.several(np.ascontiguousarray(codes[numbers]), count, verified_of(count))
         if settled is None or not len(settled.rows):
             return None
         numbers, space = numbers[settled.rows], self._request.bound_policy.space
@@ -357,6 +355,10 @@ class Portfolio:
         met, answers = target.met(outcome), len(chosen.Z)
         kept = np.all(met[:answers].reshape(-1, count), axis=1)
         kept[chosen.owner[met[answers:]]] = False  # less would do: they are polished row by row
+        outcome = outcome.take(np.arange(answers))
+        if not scorer.steady:
+            certain, outcome = self._alone(chosen.Z, outcome, scorer)
+            kept &= np.all(certain.reshape(-1, count), axis=1)
         if not kept.any():
             return None
         some = np.flatnonzero(np.repeat(kept, count))

@@ -30,7 +30,8 @@ class Effects(NamedTuple):
     Attributes:
         gain: (n,) what each adds to the score.
         cost, peak: (n,) what each adds to the distance, inf where it is none; c: of the larger peak in it.
-        start: (d + 1,) the first change of every feature; order: (n,) those of each feature, nearest first.
+        start: (d + 1,) the first change of every feature.
+        order: (n,) those of each feature, nearest first; -1: there are no more.
         front: (n,) from `start` on, those of each feature that do more than all nearer ones; many: (d,) how many.
     """
 
@@ -184,6 +185,8 @@ def write_fronts(alone: Effects) -> None:
         begin, count, best = alone.start[feature], 0, 0.0
         for at in range(begin, alone.start[feature + 1]):
             place = alone.order[at]
+            if place < 0:
+                break
             if alone.gain[place] > best and alone.cost[place] < np.inf:
                 best = alone.gain[place]
                 alone.front[begin + count] = place

@@ -149,9 +149,10 @@ class Sweeps:
         """
         cutoff = self.members.cutoff
         sets = few.sets(cutoff, fewest) if cutoff < np.inf else None
-        if sets is None or self.budget.take(len(sets)) < len(sets):
-            return False
-        return not len(sets) or self._none_possible(sets)
+        if sets is None or not len(sets):
+            return sets is not None
+        with self._counted("sweep", 2):
+            return self.budget.take(len(sets)) == len(sets) and self._none_possible(sets)
 
     def _none_possible(self, sets: Bools) -> bool:
         """Whether bounds refuse all candidates whose changed groups are one of some sets (s, G)."""
