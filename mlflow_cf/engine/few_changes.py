@@ -105,6 +105,21 @@ class FewChanges:
         codes = self._single[2]
         return np.asarray(codes[self.problem.distance(codes) <= limit])
 
+    def first_singles(self, tolerance: float, certain: int) -> Codes:
+        """Return the candidates (m, G) of one change that may meet the target, nearest first.
+
+        Of every group those up to the `certain`-th one, in that order, that certainly does.
+        """
+        places, sure, _ = self._alone(np.inf, tolerance)
+        codes = self.actions.candidates(places[:, None])
+        lawful = np.flatnonzero(self.problem.held(codes))
+        order = lawful[np.argsort(self.problem.distance(codes[lawful]), kind="stable")]
+        before = np.zeros(len(order), dtype=np.intp)
+        for group in np.unique(self.actions.group[places[order]]).tolist():
+            mine = np.flatnonzero(self.actions.group[places[order]] == group)
+            before[mine] = sure[order[mine]].cumsum() - sure[order[mine]]
+        return np.asarray(codes[order[before < certain]])
+
     def nearest_singles(self, limit: float, tolerance: float, at_once: int) -> tuple[Codes, Bools]:
         """Return the nearest of them (m, G), and (m,) whether each certainly meets the target.
 

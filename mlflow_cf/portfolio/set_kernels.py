@@ -189,7 +189,8 @@ def _settle(question: PairQuestion, row: Any, most: MostPairs, room: SetRoom, ou
             return
         if part == 0:
             one, two, _ = least_three(pair.tried)
-            room.least[:] = pair.tried.least
+            for group in range(room.least.size):
+                room.least[group] = pair.tried.least[group]
         base = question.swept.sums[row, base_cell(question, row, pair.tried)]
         _drop_enough(question, row, part == 0, room)
         farthest = min(farthest, farthest_of(room.notes))

@@ -14,7 +14,7 @@ from mlflow_cf.structures.kernels.trees import Trees
 
 Array = NDArray[Any]
 FIRST, SECOND, IN_DOUBT = range(3)  # of `SetRoom.alone`
-CERTAIN, LAWFUL, DOUBTFUL, LIKELY, MISSES = range(5)  # of `SeenPairs.kind`
+CERTAIN, LAWFUL, DOUBTFUL, MISSES = range(4)  # of `SeenPairs.kind`
 MOST_SEEN: Final = MOST_FOUND // 2  # pairs of one row that are kept: the search of single rows sees a few more
 
 
@@ -58,8 +58,8 @@ class SeenPairs(NamedTuple):
     Attributes:
         one, two: (s,) their changes among the tried ones; far: (s,) how far they are.
         kind: (s,) CERTAIN: both changes are needed; LAWFUL: it may be that one suffices, but rules refuse that one
-            alone; DOUBTFUL: scores are too near to the target's threshold. Of those that are near it, but can be told
-            apart: LIKELY: it meets the target by less than scores may be off; MISSES: it misses it by as little.
+            alone; DOUBTFUL: scores are too near to the target's threshold; MISSES: the structure says that the target
+            is missed, by less than it may be off, or that one change is enough.
         total: (1,) how many there are; more than fit if there was no room for some.
     """
 

@@ -46,12 +46,11 @@ from mlflow_cf.portfolio.set_notes import (
     farthest_of,
     last_of,
     next_larger,
-    note_alone,
+    note_nearest,
     order_sets,
-    singles_known,
     write_sets,
 )
-from mlflow_cf.portfolio.set_room import CERTAIN, DOUBTFUL, LIKELY, MISSES, FoundSets, SetNotes
+from mlflow_cf.portfolio.set_room import CERTAIN, DOUBTFUL, FIRST, MISSES, SECOND, FoundSets, SetNotes
 
 Array = NDArray[Any]
 NOTHING: Final = -1
@@ -207,7 +206,8 @@ def _score_of(question: UnitQuestion, row: Any) -> UnitScore:
 
 @inner
 def _score_alone(moves: UnitMoves, score: UnitScore, feature: Any, room: UnitSetRoom) -> None:
-    """Write what the changes of a feature do alone; note those that may suffice, and drop those that certainly do."""
+    """Write what the changes of a feature do alone; note the nearest that certainly suffice, and drop all of these."""
+    notes, alone = room.notes, room.notes.alone[feature]
     leave_out(score, feature, feature, room.search)
     for block in range(moves.start[feature], moves.start[feature + 1]):
         score_block(moves, score, NOTHING, block, room.search)
@@ -216,10 +216,51 @@ def _score_alone(moves: UnitMoves, score: UnitScore, feature: Any, room: UnitSet
             here, reached = block * TOGETHER + at, room.search.scores[at]
             cost, sure = room.cost[here], reached >= score.sure
             room.score[here], room.open[here] = reached, reached >= score.may
-            if cost < np.inf and reached >= score.may:
-                note_alone(feature, room.notes.place[here], cost, sure, room.notes)
+            if sure and cost < alone[FIRST]:
+                alone[FIRST], alone[SECOND] = cost, alone[FIRST]
+            elif sure and cost < alone[SECOND]:
+                alone[SECOND] = cost
             room.alone.cost[here] = np.inf if sure else cost
             moves.near[block] = min(moves.near[block], room.alone.cost[here])
+    if alone[FIRST] < np.inf:
+        note_nearest(feature, feature, alone[FIRST], notes)
+
+
+@inner
+def _note_alone(question: UnitQuestion, row: Any, feature: Any, room: UnitSetRoom) -> Any:
+    """Note the nearest single change of a feature up to the second one that certainly suffices.
+
+    Returns:
+        How many there are that may suffice; < 0: rounding decides about some, or distances do not tell which.
+    """
+    notes, units, starts = room.notes, question.units, question.blocks.start
+    farthest, doubtful, certain = notes.alone[feature, SECOND], 0, 0
+    for at in range(starts[feature] * TOGETHER, starts[feature + 1] * TOGETHER):
+        cost, sure = room.cost[at], room.score[at] >= question.rows.sure[row]
+        if not room.open[at] or cost == np.inf or cost > farthest * (1.0 + APART):
+            continue
+        tied = cost > farthest * (1.0 - APART) and not (sure and cost == farthest)
+        if tied or units.misses[row] < room.score[at] < units.meets[row]:
+            return NOTHING
+        doubtful, certain = doubtful + (not sure), certain + sure
+        if room.score[at] >= units.meets[row] and cost < notes.far[feature, feature]:
+            notes.far[feature, feature], notes.one[feature, feature] = cost, notes.place[at]
+            notes.two[feature, feature] = NOTHING
+    scored = doubtful + min(certain, 2)
+    return scored
+
+
+@inner
+def _look_alone(question: UnitQuestion, row: Any, moves: UnitMoves, score: UnitScore, room: UnitSetRoom) -> Any:
+    """Look at all single changes; return how many may suffice, of every feature the nearest; < 0: it is not known."""
+    scored = 0
+    for feature in range(room.least.size):
+        _score_alone(moves, score, feature, room)
+        some = _note_alone(question, row, feature, room)
+        if some < 0:
+            return NOTHING
+        scored += some
+    return scored
 
 
 @inner
@@ -242,17 +283,15 @@ def _order(moves: UnitMoves, base: Any, limit: Any, room: UnitSetRoom) -> None:
 
 @inner
 def _kind_of(question: UnitQuestion, row: Any, at: Any, room: UnitSetRoom) -> Any:
-    """Return what is known of a pair that was found."""
+    """Return what is known of a pair that was found; one of which one change is enough is none."""
     found, units = room.search, question.units
     one, two, score = found.one[at], found.two[at], found.score[at]
-    for change in (one, two):
-        if room.score[change] > units.misses[row]:  # one change may be enough
+    for reached in (score, room.score[one], room.score[two]):
+        if units.misses[row] < reached < units.meets[row]:
             return DOUBTFUL
-    if score >= question.rows.sure[row] and not (room.open[one] or room.open[two]):
-        return CERTAIN
-    if score >= units.meets[row]:
-        return LIKELY
-    return MISSES if score <= units.misses[row] else DOUBTFUL
+    if score <= units.misses[row] or max(room.score[one], room.score[two]) >= units.meets[row]:
+        return MISSES
+    return CERTAIN
 
 
 @inner
@@ -322,11 +361,10 @@ def _settle(question: UnitQuestion, row: Any, moves: UnitMoves, room: UnitSetRoo
     """Write the candidates of a row whose changes are listed, if they settle it."""
     notes, score = room.notes, _score_of(question, row)
     begin(notes)
-    for feature in range(room.least.size):
-        _score_alone(moves, score, feature, room)
-    cutoff, scored = notes.top_far[notes.top_far.size - 1], singles_known(notes)
+    scored = _look_alone(question, row, moves, score, room)
     if scored < 0:
         return
+    cutoff = last_of(notes) if order_sets(notes) >= notes.top_far.size else np.inf
     room.limits.limit[0] = farthest_of(notes)
     _order(moves, score.sure - score.need, room.limits.limit[0], room)
     found = search_pairs(moves, score, room.limits, question.most, room.search)

@@ -152,7 +152,7 @@ def test_blocks_answer_as_row_by_row(
 
 @dear(3)
 @given(
-    kind=st.sampled_from(["tree", "forest", "boosting", "tree value", "network", "deep"]),
+    kind=st.sampled_from(["tree", "forest", "boosting", "tree value", "logistic", "network", "network value", "deep"]),
     seed=st.integers(0, 2),
     constraints=st.integers(0, len(CONSTRAINTS) - 1),
     size=st.sampled_from([1, 7, 256]),
@@ -278,7 +278,9 @@ def test_blocks_settle_rows_with_two_changes(kind: str) -> None:
     assert len(settled.intersection(two)) > 0.3 * len(two) > 0  # ties and missing numbers are left
 
 
-@pytest.mark.parametrize(("kind", "share"), [("tree", 0.2), ("forest", 0.4), ("boosting", 0.1)])
+@pytest.mark.parametrize(
+    ("kind", "share"), [("tree", 0.2), ("forest", 0.4), ("boosting", 0.1), ("logistic", 0.4), ("network", 0.4)]
+)
 def test_blocks_settle_rows_with_several_answers(kind: str, share: float) -> None:
     found, settled = explained_in_blocks(wrapped(kind, 0, 0), people(5, 100), count=3, why_not=False)
     wanted = [n for n, one in enumerate(found) if one.status != "already"]

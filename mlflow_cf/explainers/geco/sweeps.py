@@ -34,7 +34,7 @@ SOON_SHARE = 4  # of the budget, so much less is spent on them
 MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
 SETTLED = 2  # changes of an answer that is settled, at most
 PAIRS_WITHIN = (np.inf, 1.08)  # times the expected distance of two changes: together they may do less than expected
-SPARE = 2  # single changes of every group, where several answers are wanted
+SPARE = 2  # single changes of every group that certainly suffice, where several answers are wanted
 AT_FIRST = 1  # single changes that are looked at, and those as near; then twice as many, until one certainly suffices
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 
@@ -132,10 +132,8 @@ class Sweeps:
 
     def _sets_of_few(self, few: FewChanges) -> bool:
         """Note the nearest candidates of all sets of one and of two changes; whether none of more can be as near."""
-        members, singles = self.members, few.singles(np.inf, CLOSE)
-        singles = singles[np.argsort(self.problem.distance(singles), kind="stable")]
-        group = (singles != self.problem.own).argmax(axis=1)
-        members.score(singles[earlier_of_group(group) < SPARE])
+        members = self.members
+        members.score(few.first_singles(CLOSE, SPARE))
         with self._counted("sweep", 2):
             pairs = few.pairs(np.inf, CLOSE, self.budget, PAIRED_INSTEAD)
         if pairs is not None:
@@ -307,12 +305,3 @@ class Sweeps:
         best, flags = near[first], changed[first]
         one, two = np.triu_indices(len(first), k=1)
         return self.members.cascade.repair(np.where(flags[one], best[one], best[two]))
-
-
-def earlier_of_group(group: Codes) -> Codes:
-    """Return (n,) how many entries of (n,) groups before each one are of the same group."""
-    order = np.argsort(group, kind="stable")
-    ordered = group[order]
-    earlier = np.empty(len(group), dtype=np.intp)
-    earlier[order] = np.arange(len(group)) - np.searchsorted(ordered, ordered)
-    return earlier
