@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import sort_by, stays_lawful
+from mlflow_cf.portfolio.kernels import Setting, sort_by, stays_lawful
 from mlflow_cf.portfolio.pair_kernels import (
     base_cell,
     fill_tables,
@@ -177,6 +177,16 @@ def _look(question: PairQuestion, row: Any, span: Any, base: Array, room: SetRoo
 
 
 @inner
+def _conclude(setting: Setting, row: Any, known: Any, room: SetRoom, out: FoundSets) -> None:
+    """Write the nearest candidates of distinct changed sets if these settle the row."""
+    scored, used, cutoff = known
+    pairs = choose_pairs(room.notes, cutoff)
+    many = order_sets(room.notes) if pairs >= 0 else 0
+    if many >= room.notes.top_far.size and none_larger(room.least, setting.most, room.notes):
+        write_sets(row, many, (scored + pairs, used), room.notes, out)
+
+
+@inner
 def _settle(question: PairQuestion, row: Any, most: MostPairs, room: SetRoom, out: FoundSets) -> None:
     """Write the candidates of a row, if they settle it."""
     pair, scored, used, near, farthest, cutoff = room.pair, 0, 0, 0.0, np.inf, np.inf
@@ -206,10 +216,7 @@ def _settle(question: PairQuestion, row: Any, most: MostPairs, room: SetRoom, ou
         used, farthest = used + more, min(farthest, farthest_of(room.notes))
         if not near < farthest:
             break
-    pairs = choose_pairs(room.notes, cutoff)
-    many = order_sets(room.notes) if pairs >= 0 else 0
-    if many >= room.notes.top_far.size and none_larger(room.least, question.setting.most, room.notes):
-        write_sets(row, many, (scored + pairs, used), room.notes, out)
+    _conclude(question.setting, row, (scored, used, cutoff), room, out)
 
 
 @kernel

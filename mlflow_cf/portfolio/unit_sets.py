@@ -246,8 +246,7 @@ def _note_alone(question: UnitQuestion, row: Any, feature: Any, room: UnitSetRoo
         if room.score[at] >= units.meets[row] and cost < notes.far[feature, feature]:
             notes.far[feature, feature], notes.one[feature, feature] = cost, notes.place[at]
             notes.two[feature, feature] = NOTHING
-    scored = doubtful + min(certain, 2)
-    return scored
+    return doubtful + min(certain, 2)
 
 
 @inner
