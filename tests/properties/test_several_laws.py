@@ -9,6 +9,7 @@ from exact_worlds import Enumerated, drawn
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
+from people import CONSTRAINTS, people, wrapped
 
 from mlflow_cf.engine import listed, thresholds
 from mlflow_cf.engine.best_first import BestFirst
@@ -62,6 +63,23 @@ def test_there_are_as_many_as_are_wanted_wherever_there_are_so_many(world, count
     far = task.distance(verified.rows)
     assert all(one <= two for part in (far[:distinct], far[distinct:]) for one, two in pairwise(part))
     assert all(row.tobytes() in expected.known for row in verified.rows)
+
+
+@dear(5)
+@given(
+    st.sampled_from(["logistic", "network", "network value", "forest", "boosting"]), st.integers(0, 2),
+    st.integers(0, len(CONSTRAINTS) - 2), st.integers(0, 52), st.integers(2, 5),
+)  # fmt: skip
+def test_answers_without_generations_are_those_of_certificates(kind, seed, constraints, first, count):
+    """Where all of one and two changes is known, and nothing that is larger may be as near, nothing else is sought."""
+    explained, rows = wrapped(kind, seed, constraints), people(seed + 400, 60).iloc[first : first + 8]
+    found = explained.explain(rows, count=count, why_not=False)
+    certified = explained.explain(rows, count=count, certify=True, max_evaluations=400_000, why_not=False)
+    for one, other in zip(found, certified, strict=True):
+        proved = other.counterfactuals and all(answer.proof == "optimal" for answer in other.counterfactuals)
+        if proved and not one.diagnostics["generations"]:
+            far = [[answer.distance for answer in each.counterfactuals] for each in (one, other)]
+            np.testing.assert_allclose(*map(sorted, far), atol=1e-9)
 
 
 @dear(2)

@@ -20,6 +20,7 @@ from mlflow_cf.problem import Codes
 Array = NDArray[Any]
 TOGETHER: Final = 16  # values of a feature in a block
 TRIED: Final = 8  # scores about an estimate: each is twice as far beyond it as the one before
+FARTHEST: Final = 1e300  # what is no change is infinitely far
 TOO_MANY: Final = -1
 FOUND, LOOKED, NEAR = range(3)  # of `UnitRoom.counts`
 
@@ -153,7 +154,7 @@ def _distance(alone: Effects, one: Any, two: Any) -> Any:
 @inner
 def _limit_of(limits: PairLimits, first: Any, second: Any) -> Any:
     """Return how far pairs of two features may be."""
-    return min(limits.limit[0], loosened(limits.nearest[first, second]))
+    return min(limits.limit[0], loosened(limits.nearest[first, second]), FARTHEST)
 
 
 @inner
