@@ -53,11 +53,8 @@ def _explain(explained: ExplainedModel) -> None:
     refused = explained.background[explained.outcome.codes == 0]
     explained.explain(refused.iloc[:3], max_evaluations=EVALUATIONS, certify=True, reasons=True)
     long = refused.iloc[np.resize(np.arange(len(refused)), 2 * FEW)]
-    if isinstance(structure, TreeEnsemble):  # the only ones of which blocks give two changes, and several answers
-        for count in (1, 2):
-            explained.explain(long, max_evaluations=FOR_PAIRS, count=count, n_jobs=1)
-    else:
-        explained.explain(long, max_evaluations=EVALUATIONS, n_jobs=1)
+    for count in (1, 2):
+        explained.explain(long, max_evaluations=FOR_PAIRS, count=count, n_jobs=1)
     codes = explained.space.encode(rows)
     encoded = [structure.encode(column, codes[:, column]) for column in range(codes.shape[1])]
     structure.sweep(encoded, encoded)
