@@ -182,8 +182,7 @@ class TwoChanges:
         nearest = np.full((features, features), np.inf)
         if sets is not None:
             nearest = np.minimum(sets.nearest, sets.nearest.T)[np.ix_(owner, owner)]
-        limit, ranked = np.array([asked.limit]), np.empty(self.problem.count)
-        return PairLimits(lowers, limit, nearest, ranked)
+        return PairLimits.of(asked.limit, nearest, self.problem.count, lowers=lowers)
 
     def _keep_those_of_units(self, pairs: UnitPairs, asked: PairSelection, found: FoundPairs) -> bool:
         """Add those that may be answers; return False if some of those that lowered limits are none."""

@@ -18,7 +18,7 @@ from mlflow_cf.constraints import Rule
 from mlflow_cf.constraints.expressions import Ref
 from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.units.pairs import Blocks, in_blocks
+from mlflow_cf.engine.units.pairs import Blocks, in_blocks, pairs_for
 from mlflow_cf.explainers.geco.sweeps import PAIRED_INSTEAD
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -372,7 +372,8 @@ class UnitScores:
         exact = self.exact
         units = RowUnits(own.sum(axis=1) + self.layer.bias, own, exact.may - off, exact.sure + off)
         room = UnitSetRoom.of(setting, self.blocks, count)
-        nearest_unit_sets(UnitQuestion(setting, rows, self.blocks, units, PAIRED_INSTEAD // SPARED), room, out)
+        looked = pairs_for(PAIRED_INSTEAD, len(self.layer.bias)) // SPARED
+        nearest_unit_sets(UnitQuestion(setting, rows, self.blocks, units, looked), room, out)
         return out
 
     def _own(self, rows: BlockRows) -> tuple[Floats, Floats]:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlflow_cf.engine.units.kernels import note_nearest
 from mlflow_cf.kernel import inner
 from mlflow_cf.portfolio.kernels import loosened, sort_by
 from mlflow_cf.portfolio.pair_kernels import APART
@@ -23,26 +24,6 @@ def begin(notes: SetNotes) -> None:
     """Forget the last row."""
     notes.nearest[:, :], notes.far[:, :], notes.alone[:, :] = np.inf, np.inf, np.inf
     notes.top_far[:], notes.top_set[:] = np.inf, -1
-
-
-@inner
-def note_nearest(one: Any, two: Any, far: Any, notes: SetNotes) -> None:
-    """Note how far a certain candidate of a changed set is."""
-    if far >= notes.nearest[one, two]:
-        return
-    notes.nearest[one, two] = far
-    number, last = one * len(notes.nearest) + two, notes.top_far.size - 1
-    at = last
-    for place in range(last):
-        if notes.top_set[place] == number:
-            at = place
-            break
-    if far >= notes.top_far[at]:
-        return
-    while at > 0 and notes.top_far[at - 1] > far:
-        notes.top_far[at], notes.top_set[at] = notes.top_far[at - 1], notes.top_set[at - 1]
-        at -= 1
-    notes.top_far[at], notes.top_set[at] = far, number
 
 
 @inner

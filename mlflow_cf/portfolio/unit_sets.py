@@ -24,6 +24,7 @@ from mlflow_cf.engine.units.kernels import (
     UnitRoom,
     UnitScore,
     leave_out,
+    note_nearest,
     score_block,
     search_pairs,
 )
@@ -46,7 +47,6 @@ from mlflow_cf.portfolio.set_notes import (
     farthest_of,
     last_of,
     next_larger,
-    note_nearest,
     order_sets,
     write_sets,
 )
@@ -150,7 +150,7 @@ class UnitSetRoom(NamedTuple):
             open=np.empty(n, dtype=np.bool_),
             score=score,
             nearest=np.empty(n // TOGETHER),
-            limits=PairLimits(True, np.empty(1), notes.nearest, np.empty(count)),
+            limits=PairLimits(True, np.empty(1), notes.nearest, notes.top_far, notes.top_set),
             search=UnitRoom.of(width, n // TOGETHER, MOST_FOUND),
             key=key,
             order=places,

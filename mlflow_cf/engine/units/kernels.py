@@ -102,13 +102,25 @@ class PairLimits(NamedTuple):
     Attributes:
         lowers: whether pairs that certainly are answers lower the limits.
         limit: (1,) of all; nearest: (d, d) of the first feature and the second; of one: twice the same.
-        ranked: (count,) room for the least of these, of which so many are wanted.
+        top_far, top_set: (k,) the least of these, ascending, of which so many are wanted; d * first + second of each.
     """
 
     lowers: bool
     limit: Array
     nearest: Array
-    ranked: Array
+    top_far: Array
+    top_set: Array
+
+    @classmethod
+    def of(cls, limit: float, nearest: Floats, count: int, *, lowers: bool) -> PairLimits:
+        """Return the limits where that much is known."""
+        first, second = np.triu_indices(len(nearest))
+        known, sets = nearest[first, second], len(nearest) * first + second
+        least = np.argsort(known, kind="stable")[:count]
+        least = least[np.isfinite(known[least])]
+        top_far, top_set = np.full(count, np.inf), np.full(count, -1, dtype=np.int64)
+        top_far[: len(least)], top_set[: len(least)] = known[least], sets[least]
+        return cls(lowers, np.array([limit]), nearest, top_far, top_set)
 
 
 class UnitRoom(NamedTuple):
@@ -158,25 +170,30 @@ def _limit_of(limits: PairLimits, first: Any, second: Any) -> Any:
 
 
 @inner
+def note_nearest(one: Any, two: Any, far: Any, notes: Any) -> None:
+    """Note, in `PairLimits` or what has the same arrays, how far a certain candidate of a changed set is."""
+    if far >= notes.nearest[one, two]:
+        return
+    notes.nearest[one, two] = far
+    number, last = one * len(notes.nearest) + two, notes.top_far.size - 1
+    at = last
+    for place in range(last):
+        if notes.top_set[place] == number:
+            at = place
+            break
+    if far >= notes.top_far[at]:
+        return
+    while at > 0 and notes.top_far[at - 1] > far:
+        notes.top_far[at], notes.top_set[at] = notes.top_far[at - 1], notes.top_set[at - 1]
+        at -= 1
+    notes.top_far[at], notes.top_set[at] = far, number
+
+
+@inner
 def _note(limits: PairLimits, first: Any, second: Any, far: Any) -> None:
     """Note that a pair of two features certainly is an answer; the limit of all is that of the last one wanted."""
-    nearest, ranked, size = limits.nearest, limits.ranked, 0
-    if far >= nearest[first, second]:
-        return
-    nearest[first, second] = far
-    for one in range(len(nearest)):
-        for two in range(one, len(nearest)):
-            known = nearest[one, two]
-            if size == ranked.size and known >= ranked[size - 1]:
-                continue
-            size = min(size + 1, ranked.size)
-            at = size - 1
-            while at > 0 and ranked[at - 1] > known:
-                ranked[at] = ranked[at - 1]
-                at -= 1
-            ranked[at] = known
-    if size == ranked.size:
-        limits.limit[0] = min(limits.limit[0], loosened(ranked[size - 1]))
+    note_nearest(first, second, far, limits)
+    limits.limit[0] = min(limits.limit[0], loosened(limits.top_far[limits.top_far.size - 1]))
 
 
 @inner

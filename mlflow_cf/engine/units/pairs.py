@@ -29,6 +29,7 @@ from mlflow_cf.structures.capabilities import HiddenLayer
 from mlflow_cf.structures.structure import Encoded
 
 BEYOND: Final = (0, 1, 3)  # changes beyond an estimate
+WIDTH: Final = 100  # units: so many make a pair take as long as a number in a table of pairs, some 25 ns
 ESTIMATED: Final = 6  # estimates that are scored for every answer that is wanted
 
 
@@ -121,7 +122,7 @@ class UnitChanges:
             need=self.decision.sure - alone.base,
         )
         room = UnitRoom.of(len(layer.bias), len(moves.near), thresholds.MOST_FOUND)
-        many = find_pairs(moves, score, limits, most, room)
+        many = find_pairs(moves, score, limits, pairs_for(most, len(layer.bias)), room)
         if many == TOO_MANY:
             return None
         places = blocks.at[np.column_stack([room.one[:many], room.two[:many]])]
@@ -136,6 +137,11 @@ class UnitChanges:
         effects = Effects.of(gain, cost, self.peak[at], self.c, blocks.start * TOGETHER)
         near = cost.reshape(-1, TOGETHER).min(axis=1)
         return UnitMoves(added, low, high, blocks.owner, blocks.start, alone.open[at], effects, near)
+
+
+def pairs_for(most: int, width: int) -> int:
+    """Return how many pairs, of so many units, are scored as fast as `most` pairs of `WIDTH` units."""
+    return most * WIDTH // max(width, WIDTH)
 
 
 def in_blocks(added: Floats) -> tuple[Floats, Floats, Floats]:

@@ -16,7 +16,7 @@ from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
-from mlflow_cf.engine.thresholds import PAIRS_PER_ROW
+from mlflow_cf.engine.thresholds import MOST_FLAGS, PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import CLOSE, Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
@@ -155,13 +155,18 @@ class Sweeps:
     def _none_possible(self, sets: Bools) -> bool:
         """Whether bounds refuse all candidates whose changed groups are one of some sets (s, G)."""
         problem, actions = self.problem, self.engine.within(loose(self.members.cutoff))
+        if len(sets) * len(actions.code) > MOST_FLAGS:
+            return False
         boxes = boxes_of_sets(actions, sets)
         within = Within(problem.bound_distance.c, self.members.cutoff, problem.most_changes)
         boxes = boxes[tighten(boxes, actions, within).distance <= within.limit]
         if not len(boxes):
             return True
-        bounds = boxes_of(self.scorer.structure, actions.encoded).bounds(boxes[:, actions.columns])
-        return bool((self.scorer.upper_bound(*bounds, CLOSE) < 0).all())
+        population = self.members.population
+        known = problem.rows(population.codes[population.favourable][:1])
+        scorer = self.engine.hardest(known) or self.scorer  # what the hardest of many models refuse, all do
+        bounds = boxes_of(scorer.structure, actions.encoded).bounds(boxes[:, actions.columns])
+        return bool((scorer.upper_bound(*bounds, CLOSE) < 0).all())
 
     def _around(self) -> bool:
         """Look at all candidates that are nearer than what is known; whether they were few enough for that.
