@@ -26,6 +26,9 @@ MOST_FOUND: Final = 20_000  # candidates of two changes; where there are more, m
 FEW: Final = 4  # candidates of which one is mostly lawful; else so many times more are looked at, again and again:
 MORE_LAWFUL: Final = 16
 
+MOST_ADDED_UP: Final = 2**20  # what changes add to units, of all units, or beside features: 8 MB, some milliseconds
+MOST_SCORED: Final = 2**19  # pairs of changes of models with units: 13 ms; on Credit 290,000 at most
+
 # Nodes of branch and bound
 MOST_LEAST: Final = 3  # groups that must change at least, as far as bounds know
 MOST_FLAGS: Final = 2**22  # of the parts of a node that are bounded in one go: 4 MB

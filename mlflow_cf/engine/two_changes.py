@@ -72,12 +72,15 @@ class TwoChanges:
         structure = self.scorer.structure
         return structure.pairs(self.own) if isinstance(structure, SupportsPairs) else None
 
-    @cached_property
+    @property
     def tells(self) -> bool:
-        """Whether pairs of changes are told, or scored by one layer of units."""
-        if self.told is not None:
-            return True
-        return self._layer(self.own) is not None
+        """Whether pairs of changes are told, or several answers wanted of a model with one layer of units."""
+        return self.told is not None or (self.problem.count > 1 and self._own_layer is not None)
+
+    @cached_property
+    def _own_layer(self) -> HiddenLayer | None:
+        """The only layer of units over the row's own values."""
+        return self._layer(self.own)
 
     def _layer(self, values: Sequence[Encoded]) -> HiddenLayer | None:
         """Return the only layer of units over some values of every column."""
@@ -135,32 +138,35 @@ class TwoChanges:
         return found.places[order], found.sure[order]
 
     def _look_at_units(self, asked: PairSelection, budget: Budget, most: int) -> tuple[Codes, Bools] | None:
-        """Do what `look` does where the model has one layer of units; no more than `most` pairs are scored."""
-        tried, lead = asked.tried, self.scorer.decision_score(asked.tolerance)
+        """Do what `look` does for several answers of a model with one layer of units."""
+        tried, sets, lead = asked.tried, asked.sets, self.scorer.decision_score(asked.tolerance)
+        own = self._own_layer
+        if lead is None or own is None or sets is None or len(tried.places) * len(own.bias) > thresholds.MOST_ADDED_UP:
+            return None
         layer = self._layer(with_own(self.own, tried.encoded))
-        if lead is None or layer is None:
+        if layer is None:
             return None
         problem, c = self.problem, self.problem.bound_distance.c
         code = self.actions.code[tried.places]
         changes = UnitChanges(layer, tried.start, code, tried.cost, tried.peak, c, lead)
         score = self.sums[tried.places] @ lead.weights
-        several = asked.sets is not None
-        alone = Alone(score, float(self.base @ lead.weights), several & (score >= lead.may))
+        alone = Alone(score, float(self.base @ lead.weights), score >= lead.may)
         for lowers in (True, False):
             if lowers and (problem.linking or not problem.plain_limits):
                 continue
-            pairs = changes.pairs(alone, self._pair_limits(asked, lowers=lowers), most)
+            limits = self._pair_limits(asked.limit, sets, lowers=lowers)
+            pairs = changes.pairs(alone, limits, min(most, thresholds.MOST_SCORED))
             if pairs is None or budget.take(pairs.near) < pairs.near:
                 return None
             found = FoundPairs(asked.limit)
-            if self._keep_those_of_units(pairs, asked, found):
-                return self._nearest(found, asked.sets)
+            if self._keep_those_of_units(pairs, asked, sets, found):
+                return self._nearest(found, sets)
         return None
 
     def note_estimated(self, tried: TriedActions, sets: FirstOfSets, tolerance: float) -> None:
         """Note pairs that suffice if effects add up, of the two features that are nearest then, and some beyond."""
         lead = self.scorer.decision_score(tolerance)
-        if lead is None:
+        if lead is None or len(tried.places) * len(tried.counts) > thresholds.MOST_ADDED_UP:
             return
         base, c = float(self.base @ lead.weights), self.problem.bound_distance.c
         effects = Effects.of(self.sums[tried.places] @ lead.weights - base, tried.cost, tried.peak, c, tried.start)
@@ -175,37 +181,28 @@ class TwoChanges:
         """Return the sums (m, k) of candidates that take the actions at `places` (m, 2)."""
         return self.scorer.structure.sums(self.actions.encoded_candidates(self.actions.candidates(places)))
 
-    def _pair_limits(self, asked: PairSelection, *, lowers: bool) -> PairLimits:
+    def _pair_limits(self, limit: float, sets: FirstOfSets, *, lowers: bool) -> PairLimits:
         """Return how far pairs may be, as far as it is known."""
-        owner, sets = self.problem.owner, asked.sets
-        features = len(owner)
-        nearest = np.full((features, features), np.inf)
-        if sets is not None:
-            nearest = np.minimum(sets.nearest, sets.nearest.T)[np.ix_(owner, owner)]
-        return PairLimits.of(asked.limit, nearest, self.problem.count, lowers=lowers)
+        owner = self.problem.owner
+        nearest = np.minimum(sets.nearest, sets.nearest.T)[np.ix_(owner, owner)]
+        return PairLimits.of(limit, nearest, self.problem.count, lowers=lowers)
 
-    def _keep_those_of_units(self, pairs: UnitPairs, asked: PairSelection, found: FoundPairs) -> bool:
+    def _keep_those_of_units(
+        self, pairs: UnitPairs, asked: PairSelection, sets: FirstOfSets, found: FoundPairs
+    ) -> bool:
         """Add those that may be answers; return False if some of those that lowered limits are none."""
-        actions, sets, tried = self.actions, asked.sets, asked.tried
-        places = tried.places[pairs.at]
-        sums = self._sums_of(places)
-        one, two = places.T
+        actions, owner = self.actions, self.problem.owner
+        places = asked.tried.places[pairs.at]
+        sums, (one, two) = self._sums_of(places), places.T
         distance = actions.cost[one] + actions.cost[two]
         distance = distance + self.problem.bound_distance.c * np.maximum(actions.peak[one], actions.peak[two])
         may, sure = self.scorer.decisions(sums, asked.tolerance)
-        if sets is None:
-            certain = np.flatnonzero(sure)
-            found.limit = min(asked.limit, loose(self._nearest_lawful(places[certain], distance[certain])))
-            whole = found.limit <= pairs.limit
-        else:
-            sets.note(places, sums, distance)
-            found.limit = min(asked.limit, loose(sets.limit))
-            owner = self.problem.owner
-            first, second = np.triu_indices(len(owner), k=1)
-            known = sets.limits(owner[first], owner[second])
-            whole = bool((known <= np.minimum(all_loose(pairs.nearest[first, second]), pairs.limit)).all())
+        sets.note(places, sums, distance)
+        found.limit = min(asked.limit, loose(sets.limit))
         found.add(places[may], distance[may], sure[may])
-        return whole
+        first, second = np.triu_indices(len(owner), k=1)
+        known = sets.limits(owner[first], owner[second])
+        return bool((known <= np.minimum(all_loose(pairs.nearest[first, second]), pairs.limit)).all())
 
     def _look_into(
         self, tables: PairTables, alone: SingleEffects, asked: PairSelection, budget: Budget, found: FoundPairs

@@ -18,8 +18,8 @@ from mlflow_cf.constraints import Rule
 from mlflow_cf.constraints.expressions import Ref
 from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.units.pairs import Blocks, in_blocks, pairs_for
-from mlflow_cf.explainers.geco.sweeps import PAIRED_INSTEAD
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
@@ -47,7 +47,7 @@ from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden
 from mlflow_cf.structures.kernels.sweeps import sweep_trees
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 
-SPARED: Final = 4  # times as many pairs of units are looked at by the search of single rows: it comes to an end, too
+SPARED: Final = 2  # the search of single rows looks at so many times as many pairs of units: it comes to an end, too
 ULPS: Final = 64 * float(np.finfo(np.float64).eps)  # of units: their sums are added up otherwise than by the model
 
 
@@ -344,7 +344,8 @@ class UnitScores:
         added[:, TOGETHER:-TOGETHER] = layer.added.T
         start = bound_policy.tables.short.packed.start
         single = not bound_policy.grounding.linking_rules and tells_pairs(bound_policy)
-        return cls(structure, layer, added, _blocks_of(layer, start) if single else None, exact)
+        few = layer.added.size <= thresholds.MOST_ADDED_UP // SPARED
+        return cls(structure, layer, added, _blocks_of(layer, start) if single and few else None, exact)
 
     def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:  # noqa: ARG002  no tables
         """Write the nearest changes of rows; scores that rounding may move across a decision are in doubt."""
@@ -372,7 +373,7 @@ class UnitScores:
         exact = self.exact
         units = RowUnits(own.sum(axis=1) + self.layer.bias, own, exact.may - off, exact.sure + off)
         room = UnitSetRoom.of(setting, self.blocks, count)
-        looked = pairs_for(PAIRED_INSTEAD, len(self.layer.bias)) // SPARED
+        looked = pairs_for(thresholds.MOST_SCORED, len(self.layer.bias)) // SPARED
         nearest_unit_sets(UnitQuestion(setting, rows, self.blocks, units, looked), room, out)
         return out
 

@@ -55,6 +55,7 @@ class Sweeps:
         self.scorer = self.problem.scorer
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
+        self._unknown = 2  # changes of sets of which not all candidates are known
         self._looked = np.inf  # the cutoff when all candidates around the row were looked at last
         self.statistics = Statistics(Members.PHASES)
 
@@ -138,15 +139,16 @@ class Sweeps:
             pairs = few.pairs(np.inf, CLOSE, self.budget, PAIRED_INSTEAD)
         if pairs is not None:
             members.score(pairs)
-        return self._none_larger(few, 2 if pairs is None else 3)
+            self._unknown = 3
+        return self._none_larger(few)
 
-    def _none_larger(self, few: FewChanges, fewest: int) -> bool:
-        """Whether certainly no candidate of at least so many changes is nearer than the last of the answers.
+    def _none_larger(self, few: FewChanges) -> bool:
+        """Whether certainly no candidate that is not known is nearer than the last of the answers.
 
         Their least changes cost too much, or bounds refuse them.
         """
         cutoff = self.members.cutoff
-        sets = few.sets(cutoff, fewest) if cutoff < np.inf else None
+        sets = few.sets(cutoff, self._unknown) if cutoff < np.inf else None
         if sets is None or not len(sets):
             return sets is not None
         with self._counted("sweep", 2):
@@ -293,7 +295,7 @@ class Sweeps:
             fresh = ~np.isin(keys.of(population.codes), before)
             if not fresh.any() or self.budget.spent:
                 return generation
-            if few is not None and members.cutoff < cutoff and self._none_larger(few, 3 if few.tells_pairs else 2):
+            if few is not None and members.cutoff < cutoff and self._none_larger(few):
                 self.settled = True
                 return generation
             cutoff = members.cutoff
