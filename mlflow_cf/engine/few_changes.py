@@ -112,13 +112,14 @@ class FewChanges:
         """
         places, sure, _ = self._alone(np.inf, tolerance)
         codes = self.actions.candidates(places[:, None])
-        lawful = np.flatnonzero(self.problem.held(codes))
-        order = lawful[np.argsort(self.problem.distance(codes[lawful]), kind="stable")]
-        before = np.zeros(len(order), dtype=np.intp)
-        for group in np.unique(self.actions.group[places[order]]).tolist():
-            mine = np.flatnonzero(self.actions.group[places[order]] == group)
-            before[mine] = sure[order[mine]].cumsum() - sure[order[mine]]
-        return np.asarray(codes[order[before < certain]])
+        lawful = self.problem.held(codes)
+        codes, sure, group = codes[lawful], sure[lawful], self.actions.group[places[lawful]]
+        distance = self.problem.distance(codes)
+        order = np.lexsort((distance, group))
+        before = sure[order].cumsum() - sure[order]  # that certainly do, of this group and those before it
+        first = np.searchsorted(group[order], group[order])
+        kept = order[before - before[first] < certain]
+        return np.asarray(codes[kept[np.argsort(distance[kept], kind="stable")]])
 
     def nearest_singles(self, limit: float, tolerance: float, at_once: int) -> tuple[Codes, Bools]:
         """Return the nearest of them (m, G), and (m,) whether each certainly meets the target.

@@ -19,7 +19,7 @@ from mlflow_cf.constraints.expressions import Ref
 from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.units.pairs import Blocks, in_blocks, pairs_for
+from mlflow_cf.engine.units.pairs import ValueBlocks, in_blocks, pairs_for
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
@@ -325,14 +325,16 @@ class UnitScores:
     Attributes:
         structure: the linear model or network; layer: its units.
         added: (width, TOGETHER + t + TOGETHER) what every value adds to them, with room on both sides.
-        blocks: the same in blocks; None where kernels do not know how several changes meet the constraints.
+        start: (d + 1,) where the values of every feature start.
+        several: whether kernels know how several changes meet the constraints, and values are not too many.
         exact: from which score on the structure itself says that the target is met.
     """
 
     structure: SupportsHidden
     layer: HiddenLayer
     added: Floats
-    blocks: UnitBlocks | None
+    start: Codes
+    several: bool
     exact: DecisionScore
 
     @classmethod
@@ -345,7 +347,24 @@ class UnitScores:
         start = bound_policy.tables.short.packed.start
         single = not bound_policy.grounding.linking_rules and tells_pairs(bound_policy)
         few = layer.added.size <= thresholds.MOST_ADDED_UP // SPARED
-        return cls(structure, layer, added, _blocks_of(layer, start) if single and few else None, exact)
+        return cls(structure, layer, added, start, single and few, exact)
+
+    @cached_property
+    def blocks(self) -> UnitBlocks:
+        """The values of all features in blocks."""
+        layer, blocks = self.layer, ValueBlocks.of(np.arange(len(self.layer.added)), self.start)
+        added, low, high = in_blocks(layer.added[blocks.at])
+        return UnitBlocks(
+            added=added,
+            low=low,
+            high=high,
+            owner=blocks.owner,
+            start=blocks.start,
+            place=np.where(blocks.repeated, -1, blocks.at),
+            weights=np.ascontiguousarray(layer.weights),
+            shift=np.array([layer.shift]),
+            floor=np.array([0.0 if layer.rectified else -np.inf]),
+        )
 
     def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:  # noqa: ARG002  no tables
         """Write the nearest changes of rows; scores that rounding may move across a decision are in doubt."""
@@ -365,8 +384,8 @@ class UnitScores:
         nearest_by_units(setting, doubtful, units, near, out.singles)
 
     def sets(self, setting: Setting, rows: BlockRows, count: int, most: int) -> FoundSets | None:
-        """Return the nearest changed sets of rows; None where rules are about several features."""
-        if self.blocks is None:
+        """Return the nearest changed sets of rows; None where rules are about several features, or values too many."""
+        if not self.several:
             return None
         out, (own, off) = FoundSets.none(len(rows.X), most), self._own(rows)
         rows = rows._replace(may=rows.may - off, sure=rows.sure + off)
@@ -385,20 +404,3 @@ class UnitScores:
         size = np.abs(own).sum(axis=1) + np.abs(layer.bias)
         off: Floats = layer.slack + ULPS * (size @ np.abs(layer.weights) + abs(layer.shift))
         return own, off
-
-
-def _blocks_of(layer: HiddenLayer, start: Codes) -> UnitBlocks:
-    """Return the values of all features in blocks, those of each from `start` (d + 1,) on."""
-    blocks = Blocks.of(np.arange(len(layer.added)), start)
-    added, low, high = in_blocks(layer.added[blocks.at])
-    return UnitBlocks(
-        added=added,
-        low=low,
-        high=high,
-        owner=blocks.owner,
-        start=blocks.start,
-        place=np.where(blocks.repeated, -1, blocks.at),
-        weights=np.ascontiguousarray(layer.weights),
-        shift=np.array([layer.shift]),
-        floor=np.array([0.0 if layer.rectified else -np.inf]),
-    )

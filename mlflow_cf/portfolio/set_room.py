@@ -13,7 +13,7 @@ from mlflow_cf.portfolio.pair_room import LIMIT, PairRoom
 from mlflow_cf.structures.kernels.trees import Trees
 
 Array = NDArray[Any]
-FIRST, SECOND, IN_DOUBT = range(3)  # of `SetRoom.alone`
+FIRST, SECOND, IN_DOUBT = range(3)  # of `SetNotes.alone`
 CERTAIN, LAWFUL, DOUBTFUL, MISSES = range(4)  # of `SeenPairs.kind`
 MOST_SEEN: Final = MOST_FOUND // 2  # pairs of one row that are kept: the search of single rows sees a few more
 
@@ -97,12 +97,12 @@ class SetNotes(NamedTuple):
 
     Attributes:
         place, group: (t,) the position of every change among all values, and its feature.
-        limit: what is farther is no answer, first of all numbers in it.
+        limit: its first number is how far answers are at most.
         nearest: (d, d) how far the nearest certain candidate of every two features is; of one: twice the same.
         top_far, top_set: (k,) the least of these, ascending, and which each is of.
         far, one, two: (d, d) the nearest candidate of every changed set, and its places.
         alone: (d, 3) the costs of the nearest two single changes of a feature that may suffice, and of the nearest one
-            that is in doubt.
+            that is in doubt; with units, of the nearest two that certainly suffice.
         seen: pairs that may be answers.
         key, which, order: (d * d,) to put changed sets in order, and t changes.
         larger: to list sets of more features.

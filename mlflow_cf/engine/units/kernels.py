@@ -345,9 +345,11 @@ def _look_at(moves: UnitMoves, score: UnitScore, limits: PairLimits, pair: Any, 
         score_block(moves, score, one, other, room)
         for at in range(TOGETHER):
             two, reached = other * TOGETHER + at, room.scores[at]
-            if not reached >= score.may or _distance(moves.alone, one, two) > limit:
+            if not reached >= score.may:
                 continue
             far = _distance(moves.alone, one, two)
+            if far > limit:
+                continue
             if limits.lowers and reached >= score.sure and not (moves.open[one] or moves.open[two]):
                 _note(limits, first, second, far)
                 limit = _limit_of(limits, first, second)

@@ -61,7 +61,7 @@ class UnitPairs(NamedTuple):
     near: int
 
 
-class Blocks(NamedTuple):
+class ValueBlocks(NamedTuple):
     """Values of all features in blocks of `TOGETHER`, the last ones of each feature perhaps repeated.
 
     Attributes:
@@ -75,7 +75,7 @@ class Blocks(NamedTuple):
     start: Codes
 
     @classmethod
-    def of(cls, order: Codes, start: Codes) -> Blocks:
+    def of(cls, order: Codes, start: Codes) -> ValueBlocks:
         """Return values in an `order` (t,) in which those of each feature are from `start` (d + 1,) on."""
         counts = np.diff(start)
         blocks = np.append(0, (-(-counts // TOGETHER)).cumsum())
@@ -108,7 +108,7 @@ class UnitChanges:
         """Return the pairs that may be answers; None: they are too many, or more than `most` had to be looked at."""
         counts, layer = np.diff(self.start), self.layer
         feature = np.repeat(np.arange(len(counts)), counts)
-        blocks = Blocks.of(np.lexsort((self.code, feature)), self.start)
+        blocks = ValueBlocks.of(np.lexsort((self.code, feature)), self.start)
         own = layer.added[np.cumsum(counts + 1) - counts - 1]  # before the changes of each feature
         moves = self._moves(blocks, alone)
         score = UnitScore(
@@ -128,7 +128,7 @@ class UnitChanges:
         places = blocks.at[np.column_stack([room.one[:many], room.two[:many]])]
         return UnitPairs(places, float(limits.limit[0]), limits.nearest, int(room.counts[NEAR]))
 
-    def _moves(self, blocks: Blocks, alone: Alone) -> UnitMoves:
+    def _moves(self, blocks: ValueBlocks, alone: Alone) -> UnitMoves:
         """Return the changes in blocks."""
         at = blocks.at
         added, low, high = in_blocks(self.layer.added[at + blocks.owner + 1])
