@@ -19,6 +19,7 @@ SOURCES: Final = (
     "kernel.py",
     "constraints/programs.py",
     "engine/few_changes.py",
+    "engine/larger_sets.py",
     "engine/nodes.py",
     "engine/listed.py",
     "engine/units/kernels.py",

@@ -6,9 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
+from mlflow_cf.engine.larger_sets import sets_within
 from mlflow_cf.engine.two_changes import FirstOfSets, PairSelection, TriedActions, TwoChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -69,13 +68,7 @@ class FewChanges:
 
         None: they are more than `thresholds.MOST_SETS`.
         """
-        order = np.argsort(self._least, kind="stable")
-        sizes = range(fewest, min(self.problem.most_changes, len(order)) + 1)
-        found = list(islice(sets_within(self._least[order].tolist(), loose(limit), sizes), thresholds.MOST_SETS + 1))
-        sets = np.zeros((len(found), len(order)), dtype=np.bool_)
-        for number, places in enumerate(found):
-            sets[number, order[list(places)]] = True
-        return sets if len(found) <= thresholds.MOST_SETS else None
+        return sets_within(self._least, loose(limit), fewest, self.problem.most_changes)
 
     def steepest(self) -> Codes:
         """Return a candidate (1, G) that meets the target (0, G): of none.
@@ -264,26 +257,6 @@ class FewChanges:
         """Return the lawful candidates (m, G) that take the actions at `places` (k, n), each of another group."""
         codes = self.actions.candidates(places)
         return np.asarray(codes[self.problem.held(codes)])
-
-
-def sets_within(
-    costs: Sequence[float], limit: float, sizes: range, begun: tuple[int, ...] = ()
-) -> Iterator[tuple[int, ...]]:
-    """Yield the places of all sets of some `sizes` whose ascending costs (G,) add up to no more than a limit.
-
-    Args:
-        costs, limit, sizes: see above.
-        begun: the first places of the sets, ascending; those that follow are behind them.
-    """
-    total, lacking = sum(costs[place] for place in begun), max(sizes.start - len(begun), 1)
-    for place in range(begun[-1] + 1 if begun else 0, len(costs) - lacking + 1):
-        if total + sum(costs[place : place + lacking]) > limit:
-            return
-        longer = (*begun, place)
-        if lacking == 1:
-            yield longer
-        if len(longer) + 1 < sizes.stop:
-            yield from sets_within(costs, limit, sizes, longer)
 
 
 Array = NDArray[Any]

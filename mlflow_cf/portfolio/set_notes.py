@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from mlflow_cf.engine.larger_sets import begin_sets, next_set_within
 from mlflow_cf.engine.units.kernels import note_nearest
 from mlflow_cf.kernel import inner
 from mlflow_cf.portfolio.kernels import loosened, sort_by
@@ -137,48 +138,19 @@ def last_of(notes: SetNotes) -> Any:
 
 @inner
 def begin_larger(least: Any, notes: SetNotes) -> None:
-    """Prepare to list larger sets of features of which the changes cost at `least` (d,) so much."""
-    larger, d = notes.larger, len(notes.far)
-    sort_by(larger.feature, least, d)
-    for at in range(d):
+    """Prepare to go through larger sets of features of which the changes cost at `least` (d,) so much."""
+    larger = notes.larger
+    sort_by(larger.feature, least, larger.feature.size)
+    for at in range(larger.feature.size):
         larger.cost[at] = least[larger.feature[at]]
-    larger.depth[0], larger.depth[1], larger.depth[2] = 0, 0, 0
-    larger.total[0] = 0.0
-
-
-@inner
-def next_larger(limit: Any, most: Any, notes: SetNotes) -> Any:
-    """Go on to the next set of three features to `most` whose least changes cost no more than a limit together.
-
-    Returns:
-        How many features it has, the first ones of `larger.chosen` in the order of their costs; 0: there is none.
-    """
-    larger, d = notes.larger, len(notes.far)
-    depth, place = larger.depth[0], larger.depth[1]
-    while True:
-        lacking = max(SMALLEST - depth, 1)
-        total, near = larger.total[depth], depth < most and place + lacking <= d
-        for at in range(place, place + lacking if near else place):
-            total += larger.cost[at]
-        if near and total <= limit:
-            larger.chosen[depth], larger.total[depth + 1] = place, larger.total[depth] + larger.cost[place]
-            depth, place = depth + 1, place + 1
-            if depth >= SMALLEST:
-                larger.depth[0], larger.depth[1] = depth, place
-                larger.depth[2] += 1
-                return depth
-        elif depth == 0:
-            return 0
-        else:
-            depth -= 1
-            place = larger.chosen[depth] + 1
+    begin_sets(larger)
 
 
 @inner
 def none_larger(least: Any, most: Any, notes: SetNotes) -> Any:
     """Whether certainly no three changes cost as little as the last set that is wanted."""
     begin_larger(least, notes)
-    return next_larger(last_of(notes) * (1.0 + APART), most, notes) == 0
+    return next_set_within(notes.larger, last_of(notes) * (1.0 + APART), SMALLEST, most) == 0
 
 
 @inner

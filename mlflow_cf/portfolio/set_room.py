@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.engine.larger_sets import LargerSets
 from mlflow_cf.engine.thresholds import MOST_FOUND
 from mlflow_cf.portfolio.kernels import Setting
 from mlflow_cf.portfolio.pair_room import LIMIT, PairRoom
@@ -68,28 +69,6 @@ class SeenPairs(NamedTuple):
     far: Array
     kind: Array
     total: Array
-
-
-class LargerSets(NamedTuple):
-    """A set of more features, of d in the order of their costs.
-
-    Attributes:
-        feature: (d,) which feature is where in that order; cost: (d,) what a change of each costs at least.
-        chosen, total: (d,), (d + 1,) the places of the set, and what the first ones cost together.
-        depth: (3,) how many there are, the place to go on with, and how many sets there were.
-    """
-
-    feature: Array
-    cost: Array
-    chosen: Array
-    total: Array
-    depth: Array
-
-    @classmethod
-    def room(cls, d: int) -> LargerSets:
-        """Return arrays for so many features."""
-        numbers, depth = np.empty((2, d), dtype=np.int64), np.zeros(3, dtype=np.int64)
-        return cls(numbers[0], np.empty(d), numbers[1], np.zeros(d + 1), depth)
 
 
 class SetNotes(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.engine.larger_sets import next_set_within
 from mlflow_cf.engine.thresholds import MOST_FOUND, MOST_SETS
 from mlflow_cf.engine.units.kernels import (
     FOUND,
@@ -41,12 +42,12 @@ from mlflow_cf.portfolio.kernels import (
 )
 from mlflow_cf.portfolio.pair_kernels import APART
 from mlflow_cf.portfolio.set_notes import (
+    SMALLEST,
     begin,
     begin_larger,
     choose_pairs,
     farthest_of,
     last_of,
-    next_larger,
     order_sets,
     write_sets,
 )
@@ -347,11 +348,11 @@ def _larger_sets(setting: Setting, moves: UnitMoves, score: UnitScore, room: Uni
     limit = last * (1.0 + APART)
     begin_larger(room.least, room.notes)
     while True:
-        depth = next_larger(limit, setting.most, room.notes)
+        depth = next_set_within(larger, limit, SMALLEST, setting.most)
         if depth == 0:
-            return larger.depth[2]
+            return larger.progress[2]
         near = larger.total[depth] > last * (1.0 - APART)  # as near as that, they may count or not
-        if near or larger.depth[2] > MOST_SETS or _may_suffice(moves, score, depth, limit, room):
+        if near or larger.progress[2] > MOST_SETS or _may_suffice(moves, score, depth, limit, room):
             return NOTHING
 
 
