@@ -23,6 +23,7 @@ SOURCES: Final = (
     "engine/nodes.py",
     "engine/listed.py",
     "engine/units/kernels.py",
+    "engine/units/state.py",
     "engine/moves/bounds.py",
     "engine/moves/parting.py",
     *(f"engine/sets/{name}.py" for name in ("boxes", "branches", "kernels", "state")),

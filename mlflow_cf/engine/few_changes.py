@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
+from mlflow_cf.engine.first_of_sets import FirstOfSets
 from mlflow_cf.engine.larger_sets import sets_within
-from mlflow_cf.engine.two_changes import FirstOfSets, PairSelection, TriedActions, TwoChanges
+from mlflow_cf.engine.two_changes import PairSelection, TriedActions, TwoChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel

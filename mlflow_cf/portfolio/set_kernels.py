@@ -1,7 +1,7 @@
 """The nearest candidates of distinct changed sets of each row of a block, where sets of one and two changes suffice.
 
 What is looked at, and what counts as an evaluation, is the same as in the search of a single row
-(`explainers.geco.sweeps`, `engine.two_changes.FirstOfSets`). A row is settled where as many sets as answers are wanted
+(`explainers.geco.sweeps`, `engine.first_of_sets`). A row is settled where as many sets as answers are wanted
 are nearer than any three changes, and every candidate that is as near certainly turns the decision.
 """
 

@@ -14,21 +14,8 @@ from numpy.typing import NDArray
 
 from mlflow_cf.engine.larger_sets import next_set_within
 from mlflow_cf.engine.thresholds import MOST_FOUND, MOST_SETS
-from mlflow_cf.engine.units.kernels import (
-    FOUND,
-    NEAR,
-    TOGETHER,
-    TOO_MANY,
-    Effects,
-    PairLimits,
-    UnitMoves,
-    UnitRoom,
-    UnitScore,
-    leave_out,
-    note_nearest,
-    score_block,
-    search_pairs,
-)
+from mlflow_cf.engine.units.kernels import TOO_MANY, leave_out, note_nearest, score_block, search_pairs
+from mlflow_cf.engine.units.state import FOUND, NEAR, TOGETHER, Effects, PairLimits, UnitMoves, UnitRoom, UnitScore
 from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.portfolio.kernels import (
     BlockRows,

@@ -10,18 +10,8 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.units.kernels import (
-    NEAR,
-    TOGETHER,
-    TOO_MANY,
-    Effects,
-    PairLimits,
-    UnitMoves,
-    UnitRoom,
-    UnitScore,
-    estimate_pairs,
-    find_pairs,
-)
+from mlflow_cf.engine.units.kernels import TOO_MANY, estimate_pairs, find_pairs
+from mlflow_cf.engine.units.state import NEAR, TOGETHER, Effects, PairLimits, UnitMoves, UnitRoom, UnitScore
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Codes
