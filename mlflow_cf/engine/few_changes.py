@@ -17,6 +17,7 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.first_of_sets import FirstOfSets
 from mlflow_cf.engine.larger_sets import sets_within
+from mlflow_cf.engine.three_changes import ThreeChanges
 from mlflow_cf.engine.two_changes import PairSelection, TriedActions, TwoChanges
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -172,6 +173,11 @@ class FewChanges:
         codes, sure = self._known[2:]
         near = self.problem.distance(codes) <= limit
         return codes[near], sure[near]
+
+    @cached_property
+    def three(self) -> ThreeChanges:
+        """What three changes do."""
+        return ThreeChanges(self.problem, self.scorer, self.actions, self._least)
 
     @property
     def tells_pairs(self) -> bool:

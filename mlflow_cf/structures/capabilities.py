@@ -18,6 +18,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.blocks import (
     SingleEffects,
 )
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.pair_tables import PairTables, no_threshold
 from mlflow_cf.structures.parts import Leaves, Part
@@ -252,6 +253,23 @@ class SupportsLeaves(Protocol):
 
     def leaves(self) -> tuple[Leaves, list[Encoded]]:
         """Return the leaves that rows of the grid reach, and the cells (t,) of its values, per column."""
+        ...
+
+
+@runtime_checkable
+class SupportsTriples(Protocol):
+    """`Boxes` that list what all changes of three columns do; without, three changes are searched for."""
+
+    def triples(self, changes: GridChanges, asked: AskedTriples, known: Floats) -> FoundTriples | None:
+        """Return candidates of three changes that may be answers, each by its values among (n,).
+
+        None: there are too many, or it cannot tell.
+
+        Args:
+            changes: what the values of the grid cost.
+            asked: what is looked for.
+            known: (count,) how far the nearest candidates of other changed sets are, ascending; inf: not known.
+        """
         ...
 
 

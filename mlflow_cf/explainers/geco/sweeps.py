@@ -16,6 +16,7 @@ from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
+from mlflow_cf.engine.three_changes import THREE, TripleLimits
 from mlflow_cf.engine.thresholds import MOST_FLAGS, PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import CLOSE, Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
@@ -140,7 +141,31 @@ class Sweeps:
         if pairs is not None:
             members.score(pairs)
             self._unknown = 3
-        return self._none_larger(few)
+        return self._none_larger(few) or (pairs is not None and self._sets_of_three(few) and self._none_larger(few))
+
+    def _sets_of_three(self, few: FewChanges) -> bool:
+        """Note the nearest candidates of all sets of three changes; whether none other can be an answer."""
+        members = self.members
+        limit = members.cutoff
+        if limit == np.inf:
+            limit = max(few.three.first_limit(), *self._distances().tolist(), 0.0)
+        while limit < np.inf:
+            with self._counted("sweep", THREE):
+                found = few.three.near(TripleLimits(limit, self._distances(THREE), CLOSE), self.budget)
+            if found is None:
+                return False
+            members.score(found)
+            if members.cutoff <= limit:
+                self._unknown = THREE + 1
+                return True
+            limit = few.three.next_limit(limit)
+        return False
+
+    def _distances(self, but: int = 0) -> Floats:
+        """Return how far favourable members are, except for those of so many changes."""
+        population = self.members.population
+        codes = population.codes[population.favourable]
+        return self.problem.distance(codes[(codes != self.problem.own).sum(axis=1) != but])
 
     def _none_larger(self, few: FewChanges) -> bool:
         """Whether certainly no candidate that is not known is nearer than the last of the answers.

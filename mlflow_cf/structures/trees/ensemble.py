@@ -39,6 +39,7 @@ from mlflow_cf.structures.kernels.trees import (
     room_for,
     walk_of,
 )
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
 from mlflow_cf.structures.layers.columns import Column
 from mlflow_cf.structures.pair_tables import Numbers, PairTables
 from mlflow_cf.structures.parts import Leaves
@@ -49,6 +50,7 @@ from mlflow_cf.structures.trees.costs import TreeCosts
 from mlflow_cf.structures.trees.forest import Forest, Ints
 from mlflow_cf.structures.trees.growth import TreeGrowth
 from mlflow_cf.structures.trees.leaves import leaves_of
+from mlflow_cf.structures.trees.triples import find_triples
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,6 +253,10 @@ class TreeBoxes:
         room = room_for_parts(cuts, trees.deepest)
         part_boxes(cuts, Limits(sure + off - base, may - off - base, most), room, found)
         return int(found[0]), int(found[1])
+
+    def triples(self, changes: GridChanges, asked: AskedTriples, known: Floats) -> FoundTriples | None:
+        """Return candidates of three changes; see `SupportsTriples`."""
+        return find_triples(self.trees, self.cells, changes, asked, known)
 
     def leaves(self) -> tuple[Leaves, list[Encoded]]:
         """Return the leaves that rows of the grid reach, and the cells of its values; see `SupportsLeaves`."""

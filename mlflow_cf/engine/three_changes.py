@@ -1,0 +1,125 @@
+"""Candidates of three changes, where the structure scores all of them."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from mlflow_cf.engine import thresholds
+from mlflow_cf.engine.actions import loose
+from mlflow_cf.engine.larger_sets import sets_within
+from mlflow_cf.features import Floats
+from mlflow_cf.goal import Scorer
+from mlflow_cf.problem import Budget, Codes, Problem
+from mlflow_cf.problem.actions import ActionTable
+from mlflow_cf.structures.capabilities import SupportsTriples, boxes_of
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
+
+THREE: Final = 3
+
+
+class TripleLimits(NamedTuple):
+    """How far candidates may be.
+
+    Attributes:
+        limit: at most so far.
+        known: how far the nearest candidates of other changed sets than those of three changes are.
+        tolerance: by how much scores may be off.
+    """
+
+    limit: float
+    known: Floats
+    tolerance: float
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeChanges:
+    """The triples of changes of one row.
+
+    Attributes:
+        problem, scorer: what decides about them; every feature is a group by itself, and may stay as it is.
+        actions: the changes, and the row's own values.
+        least: (G,) what a change of every group costs at least.
+    """
+
+    problem: Problem
+    scorer: Scorer
+    actions: ActionTable
+    least: Floats
+
+    def first_limit(self) -> float:
+        """Return a distance to look within at first, where nothing is known; inf: no group has three changes."""
+        cheapest = np.argsort(self.least, kind="stable")[:THREE]
+        total = float(self.least[cheapest].sum())
+        if len(cheapest) < THREE or not np.isfinite(total):
+            return np.inf
+        start, cost = self.actions.start, self.actions.cost
+        beyond = [np.sort(cost[start[group] : start[group + 1]]) - self.least[group] for group in cheapest]
+        steps = np.unique(np.concatenate(beyond).clip(min=0.0))
+        at = bisect_right(steps, thresholds.FIRST_TRIPLES, key=partial(_rows_within, beyond))
+        far = total + float(steps[max(at - 1, 0)]) if at < len(steps) else np.inf
+        return min(far, thresholds.FIRST_TRIPLES_BY * total)
+
+    def next_limit(self, limit: float) -> float:
+        """Return a larger distance to look within next."""
+        total = float(np.sort(self.least)[:THREE].sum())
+        return total + thresholds.MORE_TRIPLES * max(limit - total, thresholds.ROUNDING)
+
+    def near(self, limits: TripleLimits, budget: Budget) -> Codes | None:
+        """Return the candidates (m, G) that may be answers, none with a certainly redundant change.
+
+        Of every three groups, none is farther than the first that certainly meets the target. None: there are too
+        many, rules are about several features, the structure does not tell, or the budget does not last.
+        """
+        problem, lead = self.problem, self.scorer.decision_score(limits.tolerance + thresholds.SWEPT)
+        if lead is None or problem.linking or not problem.plain_limits:
+            return None
+        limit = loose(limits.limit)
+        sets = sets_within(self.least, limit, THREE, min(THREE, problem.most_changes))
+        if sets is None or not len(sets):
+            return None if sets is None else problem.own[None][:0]
+        near = self._within(limit)
+        boxes = boxes_of(self.scorer.structure, near.encoded)
+        if not isinstance(boxes, SupportsTriples):
+            return None
+        groups = np.nonzero(sets)[1].reshape(-1, THREE)
+        groups = groups[np.argsort(self.least[groups].sum(axis=1), kind="stable")]
+        asked = AskedTriples(
+            features=np.argsort(problem.owner)[groups],
+            weights=np.ascontiguousarray(lead.weights),
+            may=float(lead.may),
+            sure=float(lead.sure),
+            c=float(problem.bound_distance.c),
+            limit=limit,
+            most=min(thresholds.MOST_TRIPLES, budget.left * thresholds.TRIPLES_PER_ROW),
+        )
+        known = np.sort(np.append(limits.known, np.full(problem.count, np.inf)))[: problem.count]
+        found = boxes.triples(self._changes(near), asked, known)
+        work = 1 if found is None else 1 + int(found.counts[1]) // thresholds.TRIPLES_PER_ROW
+        if budget.take(work) < work or found is None:
+            return None
+        return near.candidates(near.columns[found.at])
+
+    def _within(self, limit: float) -> ActionTable:
+        """Return the actions within a limit beside the cheapest two changes of other groups, and the row's own ones."""
+        cheapest = np.sort(self.least)[:THREE]
+        beside = np.where(self.least <= cheapest[-1], cheapest.sum() - self.least, cheapest[:-1].sum())
+        kept = self.actions.cost + beside[self.actions.group] <= limit
+        kept[self.actions.own] = True
+        return self.actions.take(np.flatnonzero(kept))
+
+    def _changes(self, near: ActionTable) -> GridChanges:
+        """Return what actions cost, column after column."""
+        columns = near.columns
+        place = np.empty(len(columns), dtype=np.intp)
+        place[columns] = np.arange(len(columns))
+        return GridChanges(place[near.own][self.problem.owner], near.cost[columns], near.peak[columns])
+
+
+def _rows_within(beyond: list[Floats], step: float) -> int:
+    """Return how many rows a grid has of values that cost no more than a step beyond the least of each axis."""
+    return int(np.prod([np.searchsorted(some, step, side="right") for some in beyond]))

@@ -1,0 +1,149 @@
+"""What kernels are asked about all changes of three features, what they find, and the arrays that they work in."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlflow_cf.structures.kernels.trees import Trees
+
+Array = NDArray[Any]
+LIMIT, BEST = range(2)  # of `TripleRoom.limit`
+COMPLETE, TOO_MANY = range(2)
+WORD: Final = 64  # cells of a feature whose tests are tables, at most: a bit for each
+
+
+class Grid(NamedTuple):
+    """The cells that features of a row may take, ascending within a feature, the row's own among them.
+
+    Attributes:
+        start: (d + 1,) where those of every feature start.
+        cell: (n,) the cells; cost, peak: (n,) what each adds to the distance, 0 for the row's own.
+        own: (d,) which one is the row's own; least: (d,) what a change costs at least.
+        valley: (d,) whether the cells cost more the farther they are from the row's own in this order.
+        before, offset: how many cells of a feature come before each of its cells; see `pairs.TriedCells`.
+        X: (columns,) the row's comparands, see `Walk`.
+    """
+
+    start: Array
+    cell: Array
+    cost: Array
+    peak: Array
+    own: Array
+    least: Array
+    valley: Array
+    before: Array
+    offset: Array
+    X: Array
+
+
+class GridChanges(NamedTuple):
+    """What the values (n,) of a grid cost, column after column.
+
+    Attributes:
+        own: (d,) which value of every column is the row's own.
+        cost, peak: (n,) what each adds to the distance.
+    """
+
+    own: Array
+    cost: Array
+    peak: Array
+
+
+class AskedTriples(NamedTuple):
+    """What is asked of triples of features.
+
+    Attributes:
+        features: (s, 3) the triples, the nearest first.
+        weights: (k,) of the raw scores.
+        may, sure: from which score on a candidate may meet the targets, and certainly does.
+        c: of the largest change, in the distance.
+        limit: candidates are no farther.
+        most: so many cells of grids are looked at, at most.
+    """
+
+    features: Array
+    weights: Array
+    may: float
+    sure: float
+    c: float
+    limit: float
+    most: int
+
+
+class FoundTriples(NamedTuple):
+    """What was found.
+
+    Attributes:
+        at: (f, 3) the cells of candidates, each numbered among all of the grid.
+        far: (f,) how far each is.
+        top: (count,) how far the nearest candidates of distinct changed sets are, ascending; those known before
+            among them.
+        counts: (2,) how many candidates there are, and how many cells were looked at.
+    """
+
+    at: Array
+    far: Array
+    top: Array
+    counts: Array
+
+
+class TripleRoom(NamedTuple):
+    """Workspace.
+
+    Attributes:
+        value: (nodes,) the values of leaves, as whole numbers.
+        way: (levels, 7) stack of nodes: each with start and stop of the cells of every axis that lead to it;
+            mask: (levels, 3) one bit per cell, where tests are tables.
+        event: (e, 6) what the corners of a box add: the next event of the plane, the value, and start and stop on the
+            two axes of the plane; head: (largest + 1,) the first event of every plane.
+        runs: (3, WORD + 2) starts and stops of the cells of a leaf on every axis.
+        edges, own, plane: (largest ** 2,) what starts or ends at every row of a plane, the scores of the plane that
+            leaves the first feature as it is, and those of another one; column: (largest,) sums of rows.
+        span: (largest, 3) start and stop of the cells of every row of a plane that are looked at, and their largest
+            score.
+        axes: (3,) which features; first, size: (3,) where the cells of every axis start among those of all features,
+            and how many there are.
+        limit: (2,) how far candidates of three features are at most, and how far the nearest certain one is.
+    """
+
+    value: Array
+    way: Array
+    mask: Array
+    event: Array
+    head: Array
+    runs: Array
+    edges: Array
+    own: Array
+    plane: Array
+    column: Array
+    span: Array
+    axes: Array
+    first: Array
+    size: Array
+    limit: Array
+
+    @classmethod
+    def of(cls, trees: Trees, largest: int, events: int) -> TripleRoom:
+        """Return arrays for trees, and for features of at most so many cells."""
+        levels = trees.deepest + 2
+        planes = np.empty((3, largest * largest), dtype=np.int32)
+        return cls(
+            value=np.empty(len(trees.nodes.tests), dtype=np.int32),
+            way=np.empty((levels, 7), dtype=np.int64),
+            mask=np.empty((levels, 3), dtype=np.uint64),
+            event=np.empty((events, 6), dtype=np.int32),
+            head=np.empty(largest + 1, dtype=np.int32),
+            runs=np.empty((3, WORD + 2), dtype=np.int32),
+            edges=planes[0],
+            own=planes[1],
+            plane=planes[2],
+            column=np.empty(largest, dtype=np.int32),
+            span=np.empty((largest, 3), dtype=np.int64),
+            axes=np.empty(3, dtype=np.int64),
+            first=np.empty(3, dtype=np.int64),
+            size=np.empty(3, dtype=np.int64),
+            limit=np.empty(2),
+        )

@@ -1,0 +1,85 @@
+"""All changes of three features of a row of trees; see the kernels."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.trees import Trees, find_comparands
+from mlflow_cf.structures.kernels.triple_grid import (
+    COMPLETE,
+    AskedTriples,
+    FoundTriples,
+    Grid,
+    GridChanges,
+    TripleRoom,
+)
+from mlflow_cf.structures.kernels.triples import list_triples
+from mlflow_cf.structures.pair_tables import Numbers
+from mlflow_cf.structures.structure import Flags
+from mlflow_cf.structures.trees.forest import Ints
+
+EVENTS: Final = 2**15  # boxes that start or end at a plane: 800 KB; 100 trees of Adult and Credit have some thousand
+MOST_LISTED: Final = 2**12  # candidates
+
+
+def find_triples(
+    trees: Trees, cells: Ints, changes: GridChanges, asked: AskedTriples, known: Floats
+) -> FoundTriples | None:
+    """Return candidates of three changes; see `SupportsTriples`.
+
+    Args:
+        trees: the trees; cells: (n,) of every value of the grid, numbered over all features.
+        changes, asked, known: as there.
+    """
+    features, order = trees.features, np.argsort(cells, kind="stable")
+    feature = np.searchsorted(features.start, cells[order], side="right") - 1
+    cell = (cells[order] - features.start[feature]).astype(np.intp)
+    if (features.ordered[feature] & (cell + 1 == np.diff(features.start)[feature])).any():  # a missing value
+        return None
+    grid = _grid(trees, cell, feature, changes, order)
+    room = TripleRoom.of(trees, int(np.diff(grid.start).max()), EVENTS)
+    at, far = np.empty((MOST_LISTED, 3), dtype=np.int64), np.empty(MOST_LISTED)
+    found = FoundTriples(at, far, known.copy(), np.zeros(2, dtype=np.int64))
+    if list_triples(asked, grid, trees, room, found) != COMPLETE:
+        return None
+    return found._replace(at=order[at[: found.counts[0]]], far=far[: found.counts[0]])
+
+
+def _grid(trees: Trees, cell: Numbers, feature: Numbers, changes: GridChanges, order: Numbers) -> Grid:
+    """Return the grid of cells (n,) in order, each of a feature (n,); `order`: the values that have them."""
+    place = np.empty(len(order), dtype=np.intp)
+    place[order] = np.arange(len(order))
+    own, cost = place[changes.own], changes.cost[order]
+    changed = np.ones(len(order), dtype=np.bool_)
+    changed[own] = False
+    start = np.searchsorted(feature, np.arange(len(own) + 1))
+    sizes = np.diff(trees.features.start) + 1
+    offset = np.append(0, sizes.cumsum())
+    counts = np.bincount(cell + offset[feature], minlength=offset[-1])
+    X = np.empty(trees.walk.start[-1], np.int32)
+    find_comparands(cell[own].astype(np.int32)[None], trees.walk, X)
+    return Grid(
+        start=start,
+        cell=cell,
+        cost=cost,
+        peak=changes.peak[order],
+        own=own,
+        least=np.minimum.reduceat(np.where(changed, cost, np.inf), start[:-1]),
+        valley=_valleys(cost, feature, own),
+        before=counts.cumsum() - counts - start[:-1].repeat(sizes),
+        offset=offset[:-1],
+        X=X,
+    )
+
+
+def _valleys(cost: Floats, feature: Numbers, own: Numbers) -> Flags:
+    """Return (d,) of which features values cost more the farther they are from the own one in order."""
+    step = np.diff(cost)
+    left = np.arange(1, len(cost)) <= own[feature[1:]]
+    wrong = np.where(left, step > 0, step < 0) & (feature[1:] == feature[:-1])
+    valleys = np.ones(len(own), dtype=np.bool_)
+    valleys[feature[1:][wrong]] = False
+    return valleys

@@ -1,0 +1,165 @@
+"""Three changes of a row of trees: the kernels against scoring every row, and the engine against all triples."""
+
+from itertools import combinations, product
+
+import numpy as np
+from forest_worlds import opened_problem, random_trees
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import dear
+from people import CONSTRAINTS, people, wrapped
+from worlds import background, space_of
+
+from mlflow_cf.engine import thresholds
+from mlflow_cf.engine.engine import Engine
+from mlflow_cf.engine.three_changes import TripleLimits
+from mlflow_cf.explainers.geco.around import CLOSE
+from mlflow_cf.problem import Budget
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
+
+DOUBT = CLOSE + thresholds.SWEPT
+SLACK = 1e-9
+COLUMNS = 6
+
+
+class Grid:
+    """Random trees, and some values of every column with their costs, the row's own among them."""
+
+    def __init__(self, seed, outputs, most, *, wide):
+        rng = np.random.default_rng(seed)
+        space = space_of(background(seed))
+        self.trees = random_trees(seed, space, outputs, trees=5, depth=5, wide=wide)
+        cells = np.diff(self.trees.trees.features.start)
+        self.values = [
+            rng.choice(count - 1, rng.integers(1, most + 1))
+            if ordered
+            else rng.choice(count, rng.integers(1, most + 1))
+            for count, ordered in zip(cells.tolist(), self.trees.trees.features.ordered, strict=True)
+        ]
+        calm = rng.random() < 0.5  # costs grow to either side of the row's own value
+        self.values = [np.sort(some) for some in self.values] if calm else self.values
+        self.start = np.cumsum([0, *map(len, self.values)])
+        self.own = np.array([rng.integers(len(some)) for some in self.values]) + self.start[:-1]
+        where = np.arange(self.start[-1])
+        away = np.abs(where - self.own.repeat(np.diff(self.start)))
+        drawn = rng.integers(1, 20, len(where)).astype(float)
+        self.cost = np.where(away == 0, 0.0, 4.0 * away + drawn / 20 if calm else drawn)
+        self.peak = rng.random(len(where)) * (away > 0)
+        self.weights = rng.normal(0, 1, outputs)
+        self.c = float(rng.choice([0.0, 0.7]))
+
+    def score(self, places):
+        """Return the score of the row that takes the values at some places of the whole grid, one per column."""
+        row = [some[[at - start]] for some, at, start in zip(self.values, places, self.start, strict=False)]
+        return float(self.trees.sums(row)[0] @ self.weights)
+
+    def candidates(self):
+        """Return of all rows of three changes places, score, the largest score with one put back, and distance."""
+        rows = []
+        changes = [[at for at in range(*span) if at != own] for span, own in self._spans()]
+        for columns in combinations(range(COLUMNS), 3):
+            for three in product(*(changes[column] for column in columns)):
+                places = self.own.copy()
+                places[list(columns)] = three
+                fewer = []
+                for column in columns:
+                    undone = places.copy()
+                    undone[column] = self.own[column]
+                    fewer.append(self.score(undone))
+                far = self.cost[list(three)].sum() + self.c * self.peak[list(three)].max()
+                rows.append((columns, three, self.score(places), max(fewer), far))
+        return rows
+
+    def _spans(self):
+        return zip(zip(self.start[:-1], self.start[1:], strict=True), self.own, strict=True)
+
+
+@dear(6)
+@given(st.integers(0, 2**16), st.sampled_from([1, 3]), st.booleans(), st.floats(3, 40), st.integers(1, 3), st.data())
+def test_three_changes_are_those_of_scoring_every_row(seed, outputs, wide, limit, count, data):
+    grid = Grid(seed, outputs, 4, wide=wide)
+    rows = grid.candidates()
+    scores = sorted({score for *_, score, _, _ in rows}) or [0.0]
+    may = data.draw(st.sampled_from(scores)) + data.draw(st.sampled_from([-1e-3, 1e-3]))
+    sure = may + data.draw(st.sampled_from([0.0, 0.05]))
+    known = np.sort(data.draw(st.lists(st.sampled_from([2.0, 9.0, 15.5, np.inf]), min_size=count, max_size=count)))
+    triples = np.array(list(combinations(range(COLUMNS), 3)))
+    asked = AskedTriples(triples, grid.weights, may, sure, grid.c, limit, 10**9)
+    boxes = grid.trees.boxes(grid.values)
+    found = boxes.triples(GridChanges(grid.own, grid.cost, grid.peak), asked, known)
+    first = {}
+    for columns, _, score, fewer, far in rows:
+        if score >= sure + SLACK and fewer < may - SLACK:
+            first[columns] = min(first.get(columns, np.inf), far)
+    last = min(limit, np.sort([*known, *first.values()])[count - 1])
+    listed = {tuple(sorted(at)) for at in found.at.tolist()}
+    assert len(listed) == len(found.at)
+    for columns, three, score, fewer, far in rows:
+        inside = far <= min(last, first.get(columns, np.inf)) - SLACK
+        if inside and score >= may + SLACK and fewer < sure - SLACK:
+            assert three in listed
+        outside = far > min(limit, first.get(columns, np.inf)) + SLACK
+        if outside or score < may - SLACK or fewer >= sure + SLACK:
+            assert three not in listed
+    assert np.allclose(found.top, np.sort([*known, *(far for far in first.values() if far <= limit)])[:count])
+
+
+def test_a_limit_on_what_is_looked_at_is_kept():
+    grid = Grid(0, 1, 4, wide=False)
+    columns = np.flatnonzero(np.diff(grid.start) > 1)[:3]
+    changes, boxes = GridChanges(grid.own, grid.cost, grid.peak), grid.trees.boxes(grid.values)
+    for most in (0, 10**9):
+        asked = AskedTriples(columns[None], grid.weights, -1e9, 1e9, 0.0, 1e9, most)
+        assert (boxes.triples(changes, asked, np.array([np.inf])) is None) == (most == 0)
+
+
+def every_triple(few):
+    """Return all lawful candidates of three changes, and of these that may meet the target with no change redundant."""
+    problem, actions = few.problem, few.actions
+    changes = np.flatnonzero(actions.code != problem.own[actions.group])
+    by_group = [changes[actions.group[changes] == group] for group in range(len(problem.groups))]
+    parts = [
+        np.stack(np.meshgrid(*(by_group[group] for group in three), indexing="ij"), axis=-1).reshape(-1, 3)
+        for three in combinations(range(len(by_group)), 3)
+    ]
+    places = np.concatenate(parts)
+    codes = actions.candidates(places)
+    judged = few.scorer.decisions(few.scorer.structure.sums(problem.encoded(codes)), DOUBT)
+    fewer = []
+    for axis in range(3):
+        pairs = actions.candidates(np.delete(places, axis, axis=1))
+        fewer.append(few.scorer.decisions(few.scorer.structure.sums(problem.encoded(pairs)), DOUBT))
+    may_be_less, less = np.logical_or.reduce(fewer)
+    return codes, np.sort(actions.group[places], axis=1), judged, (may_be_less, less)
+
+
+@dear(4)
+@given(
+    st.sampled_from(["tree", "forest", "boosting", "tree value"]),
+    st.integers(0, 2),
+    st.integers(0, len(CONSTRAINTS) - 2),
+    st.integers(0, 39),
+    st.integers(1, 5),
+    st.floats(0.2, 2.5),
+)
+def test_three_changes_that_may_be_answers_are_found(kind, seed, constraints, row, count, limit):
+    query = people(seed + 300, 40).iloc[[row]]
+    few = Engine(opened_problem(wrapped(kind, seed, constraints), query, count)).few
+    if few is None:
+        return
+    found = few.three.near(TripleLimits(limit, np.empty(0), CLOSE), Budget(10**9))
+    if found is None:
+        assert few.problem.linking or not few.problem.plain_limits or query.isna().any(axis=None)
+        return
+    codes, sets, (may, sure), (may_be_less, less) = every_triple(few)
+    allowed = few.problem.most_changes >= 3
+    far, first = few.problem.distance(codes), {}
+    for at in np.flatnonzero(sure & ~may_be_less & (far <= limit)) if allowed else ():
+        three = tuple(sets[at])
+        first[three] = min(first.get(three, np.inf), far[at])
+    last = sorted([*first.values(), *[np.inf] * count])[count - 1]
+    own = np.array([first.get(tuple(three), np.inf) for three in sets])
+    wanted = may & ~less & allowed
+    listed = set(map(tuple, found.tolist()))
+    assert set(map(tuple, codes[wanted & (far <= np.minimum(own, min(last, limit)) - SLACK)].tolist())) <= listed
+    assert listed <= set(map(tuple, codes[wanted & (far <= np.minimum(own, limit) + SLACK)].tolist()))
