@@ -23,7 +23,7 @@ from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.request.expected import FEW
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
-from mlflow_cf.structures.capabilities import SupportsProduct, try_pairs
+from mlflow_cf.structures.capabilities import SupportsProduct, try_few_changes
 from mlflow_cf.wrapping import assemble
 
 EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end
@@ -63,7 +63,7 @@ def _explain(explained: ExplainedModel) -> None:
     part.bounds(encoded[:2])
     if isinstance(structure, SupportsProduct):
         structure.product(encoded, np.arange(len(encoded)))
-    try_pairs(structure, codes)
+    try_few_changes(structure, codes)
     try_sets(structure, codes)
     Inliers.fit(explained.space, codes)
 

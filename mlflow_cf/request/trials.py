@@ -17,7 +17,7 @@ from mlflow_cf.policy import Query
 from mlflow_cf.request.context import RequestContext
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
-from mlflow_cf.structures.capabilities import try_pairs
+from mlflow_cf.structures.capabilities import try_few_changes
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Trials:
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
             self.answer(self._refused, query, explainer, Caller(seconds, 0.0, served=False, trial=True))
         if structure is not None and len(bound_policy.space) > 1:
-            try_pairs(structure, bound_policy.background[:TRIED])
+            try_few_changes(structure, bound_policy.background[:TRIED])
             try_sets(structure, bound_policy.background[:TRIED])
 
     def _proofs(self, seconds: float) -> None:

@@ -431,10 +431,10 @@ def _positional(method: Callable[..., object]) -> int:
 TRIED = 2**16  # floats of a table that is worth a warm-up
 
 
-def try_pairs(structure: Structure, Z: Floats) -> None:
+def try_few_changes(structure: Structure, Z: Floats) -> None:
     """Bound and list pairs of changes of the first of coded rows (m, d) to values of the others; d >= 2.
 
-    It warms up the kernels for pairs, so that no later row waits until they are compiled.
+    It warms up the kernels for pairs, and those for three changes, so that no later row waits until they are compiled.
     """
     encoded = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
     if not isinstance(structure, SupportsPairs):
@@ -448,3 +448,8 @@ def try_pairs(structure: Structure, Z: Floats) -> None:
             no_threshold(outputs),
         )
         tables.near(alone, whole, tables.blocks(alone, whole).at)
+    boxes, columns = boxes_of(structure, [np.zeros_like(column[:1]) for column in encoded]), len(encoded)
+    if isinstance(boxes, SupportsTriples):
+        changes = GridChanges(np.arange(columns), np.zeros(columns), np.zeros(columns))
+        none = np.empty((0, 3), dtype=np.intp)
+        boxes.triples(changes, AskedTriples(none, np.ones(outputs), 0.0, 0.0, 0.0, 1.0, 1), np.array([np.inf]))

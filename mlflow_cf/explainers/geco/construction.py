@@ -37,9 +37,13 @@ class Explored(Protocol):
 
     problem: Problem
     budget: Budget
-    cascade: Cascade
     population: Population
     cutoff: float
+
+    @property
+    def cascade(self) -> Cascade:
+        """Repairs candidates."""
+        ...
 
     def rate(self, codes: Codes) -> tuple[Bools, Floats]:
         """Return whether candidates (m, G) are favourable, and a merit (m,) that grows towards the target."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -49,14 +50,26 @@ class Members:
     def __init__(self, engine: Engine, scorer: Scorer, budget: Budget, q: int, statistics: Statistics) -> None:
         self.engine, self.scorer, self.budget, self.q = engine, scorer, budget, q
         self.problem = problem = engine.problem
-        self.cascade = Cascade(problem)
         self.seen = Seen(problem)
-        self.neighbours = Neighbours(engine, scorer, self.cascade, self.seen.keys)
         self.population = none_scored(problem)
         self.cutoff, self.price, self.constructed = np.inf, 0.0, False
         self.statistics = statistics
         self._swept: set[bytes] = set()
-        self._at_once = max(1, min(AT_ONCE, MOST_ACTIONS // max(1, len(self.neighbours.actions.code))))
+
+    @cached_property
+    def cascade(self) -> Cascade:
+        """Repairs candidates."""
+        return Cascade(self.problem)
+
+    @cached_property
+    def neighbours(self) -> Neighbours:
+        """The neighbourhoods of candidates."""
+        return Neighbours(self.engine, self.scorer, self.cascade, self.seen.keys)
+
+    @property
+    def _at_once(self) -> int:
+        """How many members are swept in one go."""
+        return max(1, min(AT_ONCE, MOST_ACTIONS // max(1, len(self.neighbours.actions.code))))
 
     def start(self, row: Codes) -> tuple[float, KnapsackItems]:
         """Look at all neighbours of the row to start from (G,), which tell the price of what is lacking.

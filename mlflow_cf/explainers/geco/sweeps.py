@@ -86,7 +86,7 @@ class Sweeps:
                 if few is None or not self._pair(few):
                     improve(members, by_rows=few is None or members.cutoff >= few.least(3))
                 members.constructed = True
-        self.settled = few is not None and self._pair(few)
+        self.settled = few is not None and (self._pair(few) or self._triple(few))
         generations = 0 if self.settled else self._evolve(self.generations.start)
         if few is not None and not self.settled:
             self._nearer()
@@ -95,7 +95,7 @@ class Sweeps:
             generations += self._evolve(self.generations.start)
         found = members.population.codes[members.population.favourable]
         if self.settled:  # others have changes that they do not need, and to undo them takes another call of the model
-            found = found[(found != problem.own).sum(axis=1) <= SETTLED]
+            found = found[(found != problem.own).sum(axis=1) < self._unknown]
         return problem.rows(found), self.statistics.summary(generations, self.budget.used)
 
     def _several(self, few: FewChanges | None) -> tuple[Floats, dict[str, int | float]]:
@@ -149,7 +149,7 @@ class Sweeps:
         limit = members.cutoff
         if limit == np.inf:
             limit = max(few.three.first_limit(), *self._distances().tolist(), 0.0)
-        while limit < np.inf:
+        while limit < np.inf and few.sets(limit, THREE + 1) is not None:  # else more changes will be in doubt
             with self._counted("sweep", THREE):
                 found = few.three.near(TripleLimits(limit, self._distances(THREE), CLOSE), self.budget)
             if found is None:
@@ -272,7 +272,13 @@ class Sweeps:
         if pairs is None:
             return False
         members.score(self._nearest(*pairs))
-        return members.cutoff < few.least(3)
+        self._unknown = THREE
+        return members.cutoff < few.least(THREE)
+
+    def _triple(self, few: FewChanges) -> bool:
+        """Look at all triples of changes that may be nearer; whether nothing else can be as near as what is known."""
+        known = self._unknown == THREE and self.members.cutoff < np.inf
+        return known and self._sets_of_three(few) and self._none_larger(few)
 
     @contextmanager
     def _counted(self, operator: str, cells: int) -> Iterator[None]:
