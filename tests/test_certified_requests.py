@@ -136,9 +136,9 @@ def test_several_answers_are_proved_each():
 def test_a_small_budget_gives_a_bound():
     explained = mlflow_cf.wrap(WIDE_FOREST, WIDE, distance=(0, 1, 0))
     best = explained.explain(WIDE_REFUSED, certify=True)
-    cut = explained.explain(WIDE_REFUSED, certify=True, max_evaluations=800)
+    cut = explained.explain(WIDE_REFUSED, certify=True, max_evaluations=600)
     for exact, answer in zip(best, cut, strict=True):
-        assert answer.evaluations <= 800
+        assert answer.evaluations <= 600
         (nearest,), (found,) = exact.counterfactuals, answer.counterfactuals
         assert found.bound <= nearest.distance <= found.distance
         assert (found.proof == "optimal") == (found.bound == found.distance)

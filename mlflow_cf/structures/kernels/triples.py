@@ -331,7 +331,7 @@ def _look_at_plane(plane: Any, rows: Any, own: Any, need: Any, what: Any) -> Any
     zero, one, two = room.first[0] + plane, room.first[1], room.first[2]
     for row in range(rows[0], rows[1]):
         near, here, without = grid.cost[zero] + grid.cost[one + row], row * columns, scores[row * columns + own_column]
-        if row == own_row or near + rest > room.limit[LIMIT] or room.span[row, 2] < may:
+        if row == own_row or near + rest > room.limit[LIMIT] or room.span[row, 2] < may or without >= sure:
             continue
         for at in range(room.span[row, 0], room.span[row, 1]):
             score = scores[here + at]
