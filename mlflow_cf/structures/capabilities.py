@@ -449,7 +449,7 @@ def try_few_changes(structure: Structure, Z: Floats) -> None:
         )
         tables.near(alone, whole, tables.blocks(alone, whole).at)
     boxes, columns = boxes_of(structure, [np.zeros_like(column[:1]) for column in encoded]), len(encoded)
-    if isinstance(boxes, SupportsTriples):
+    if columns > 2 and isinstance(boxes, SupportsTriples):
         changes = GridChanges(np.arange(columns), np.zeros(columns), np.zeros(columns))
         none = np.empty((0, 3), dtype=np.intp)
         boxes.triples(changes, AskedTriples(none, np.ones(outputs), 0.0, 0.0, 0.0, 1.0, 1), np.array([np.inf]))

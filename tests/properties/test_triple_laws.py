@@ -3,6 +3,7 @@
 from itertools import combinations, product
 
 import numpy as np
+import pytest
 from forest_worlds import opened_problem, random_trees
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.explainers.geco.around import CLOSE
 from mlflow_cf.problem import Budget
+from mlflow_cf.structures.capabilities import try_few_changes
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
 
 DOUBT = CLOSE + thresholds.SWEPT
@@ -111,6 +113,22 @@ def test_a_limit_on_what_is_looked_at_is_kept():
     for most in (0, 10**9):
         asked = AskedTriples(columns[None], grid.weights, -1e9, 1e9, 0.0, 1e9, most)
         assert (boxes.triples(changes, asked, np.array([np.inf])) is None) == (most == 0)
+
+
+def test_more_values_than_there_is_room_for_are_refused():
+    grid = Grid(0, 1, 4, wide=False)
+    asked = AskedTriples(np.array([[0, 1, 2]]), grid.weights, 0.0, 0.0, 0.0, 1.0, 10**9)
+    values = [np.zeros(2_000, dtype=np.int64) for _ in grid.values]
+    every = np.ones(2_000 * COLUMNS)
+    boxes = grid.trees.boxes(values)
+    assert boxes.triples(GridChanges(2_000 * np.arange(COLUMNS), every, every), asked, np.array([np.inf])) is None
+
+
+@pytest.mark.parametrize("columns", [2, 6])
+def test_kernels_are_tried_whatever_the_number_of_columns(columns):
+    frame = background(0).iloc[:, :columns]
+    space = space_of(frame)
+    try_few_changes(random_trees(0, space, 1, trees=3, depth=3), space.encode(frame))
 
 
 def every_triple(few):

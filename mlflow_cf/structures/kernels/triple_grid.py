@@ -12,6 +12,7 @@ from mlflow_cf.structures.kernels.trees import Trees
 Array = NDArray[Any]
 LIMIT, BEST = range(2)  # of `TripleRoom.limit`
 COMPLETE, TOO_MANY = range(2)
+MOST_PLANE: Final = 2**21  # cells of a plane, 8 MB: grids that are looked at as a whole have smaller ones
 WORD: Final = 64  # cells of a feature whose tests are tables, at most: a bit for each
 
 
@@ -100,7 +101,7 @@ class TripleRoom(NamedTuple):
         event: (e, 6) what the corners of a box add: the next event of the plane, the value, and start and stop on the
             two axes of the plane; head: (largest + 1,) the first event of every plane.
         runs: (3, WORD + 2) starts and stops of the cells of a leaf on every axis.
-        edges, own, plane: (largest ** 2,) what starts or ends at every row of a plane, the scores of the plane that
+        edges, own, plane: (rows * columns,) what starts or ends at every row of a plane, the scores of the plane that
             leaves the first feature as it is, and those of another one; column: (largest,) sums of rows.
         span: (largest, 3) start and stop of the cells of every row of a plane that are looked at, and their largest
             score.
@@ -126,10 +127,12 @@ class TripleRoom(NamedTuple):
     limit: Array
 
     @classmethod
-    def of(cls, trees: Trees, largest: int, events: int) -> TripleRoom:
-        """Return arrays for trees, and for features of at most so many cells."""
-        levels = trees.deepest + 2
-        planes = np.empty((3, largest * largest), dtype=np.int32)
+    def of(cls, trees: Trees, sizes: Array, events: int) -> TripleRoom | None:
+        """Return arrays for trees, and for features of so many cells (d,), d >= 3; None: they are too many."""
+        levels, (third, second, largest) = trees.deepest + 2, np.sort(sizes)[-3:].tolist()
+        if third * second > MOST_PLANE:
+            return None
+        planes = np.empty((3, third * second), dtype=np.int32)
         return cls(
             value=np.empty(len(trees.nodes.tests), dtype=np.int32),
             way=np.empty((levels, 7), dtype=np.int64),

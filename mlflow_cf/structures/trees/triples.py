@@ -40,10 +40,10 @@ def find_triples(
     if (features.ordered[feature] & (cell + 1 == np.diff(features.start)[feature])).any():  # a missing value
         return None
     grid = _grid(trees, cell, feature, changes, order)
-    room = TripleRoom.of(trees, int(np.diff(grid.start).max()), EVENTS)
+    room = TripleRoom.of(trees, np.diff(grid.start), EVENTS)
     at, far = np.empty((MOST_LISTED, 3), dtype=np.int64), np.empty(MOST_LISTED)
     found = FoundTriples(at, far, known.copy(), np.zeros(2, dtype=np.int64))
-    if list_triples(asked, grid, trees, room, found) != COMPLETE:
+    if room is None or list_triples(asked, grid, trees, room, found) != COMPLETE:
         return None
     return found._replace(at=order[at[: found.counts[0]]], far=far[: found.counts[0]])
 
