@@ -39,7 +39,9 @@ class FewChanges:
         self.problem, self.scorer, self.actions = problem, scorer, actions
         self._own = problem.encoded_row
         values = [encoded if len(encoded) > 1 else None for encoded in self.actions.encoded]
-        self._sums = np.empty((len(self.actions.code), scorer.structure.outputs))
+        self._sums = np.zeros(
+            (len(self.actions.code), scorer.structure.outputs)
+        )  # of own actions, 0 where none else is
         for number, sums in zip(problem.owner.tolist(), scorer.structure.sweep(self._own, values), strict=True):
             if sums is not None:
                 self._sums[self.actions.start[number] : self.actions.start[number + 1]] = sums[0]
