@@ -173,7 +173,8 @@ class Scorer:
 def _decided(sums: Floats, target: SumTarget, lead: DecisionScore) -> tuple[Bools, Bools]:
     """Return (m,) which of raw scores (m, k) may meet one target, and which certainly do, by what decides it."""
     needed, of = (1, 1) if target.votes is None else (target.votes.needed, target.votes.of)
-    leads = (target.each(target.of(sums)) @ lead.weights).reshape(len(sums), of)
+    with np.errstate(invalid="ignore"):  # sums that nobody asked for may be NaN, of which some products warn
+        leads = (target.each(target.of(sums)) @ lead.weights).reshape(len(sums), of)
     may: Bools = np.count_nonzero(leads >= lead.may, axis=1) >= needed
     sure: Bools = np.count_nonzero(leads >= lead.sure, axis=1) >= needed
     return may, sure
