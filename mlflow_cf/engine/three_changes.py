@@ -65,9 +65,10 @@ class ThreeChanges:
         return min(far, thresholds.FIRST_TRIPLES_BY * total)
 
     def next_limit(self, limit: float) -> float:
-        """Return a larger distance to look within next."""
-        total = float(np.sort(self.least)[:THREE].sum())
-        return total + thresholds.MORE_TRIPLES * max(limit - total, thresholds.ROUNDING)
+        """Return a larger distance to look within next; inf: no three changes are farther."""
+        total, actions, c = float(np.sort(self.least)[:THREE].sum()), self.actions, self.problem.bound_distance.c
+        farther = total + max(thresholds.MORE_TRIPLES * (limit - total), thresholds.LEAST_MORE * total)
+        return farther if limit < THREE * float(actions.cost.max()) + c * float(actions.peak.max()) else np.inf
 
     def near(self, limits: TripleLimits, budget: Budget) -> Codes | None:
         """Return the candidates (m, G) that may be answers, none with a certainly redundant change.

@@ -35,6 +35,7 @@ TRIPLES_PER_ROW: Final = 2**14  # take about as long as the evaluation of a row
 FIRST_TRIPLES: Final = 2**21  # rows of the first grid within the first limit
 FIRST_TRIPLES_BY: Final = 1.1  # times the cheapest three changes, at most
 MORE_TRIPLES: Final = 3.0  # times as far beyond these, if that was not enough
+LEAST_MORE: Final = 1e-3  # times these, at least
 
 # Nodes of branch and bound
 MOST_LEAST: Final = 3  # groups that must change at least, as far as bounds know

@@ -151,6 +151,19 @@ def every_triple(few):
     return codes, np.sort(actions.group[places], axis=1), judged, (may_be_less, less)
 
 
+@given(st.sampled_from(["tree", "forest", "boosting"]), st.integers(0, 2), st.integers(0, 39))
+def test_limits_grow_until_nothing_is_farther(kind, seed, row):
+    few = Engine(opened_problem(wrapped(kind, seed, 0), people(seed + 300, 40).iloc[[row]], 5)).few
+    limit, limits = few.three.first_limit(), []
+    while limit < np.inf:
+        limits.append(limit)
+        limit = few.three.next_limit(limit)
+    assert limits == sorted(limits)
+    assert len(limits) < 12
+    codes, *_ = every_triple(few)
+    assert few.problem.distance(codes).max() <= limits[-1] + SLACK
+
+
 @dear(4)
 @given(
     st.sampled_from(["tree", "forest", "boosting", "tree value"]),
