@@ -272,9 +272,9 @@ class Portfolio:
         started = time.perf_counter()
         parts: list[BlockAnswers] = []
         for own in np.unique(self._own[numbers]).tolist():
-            some, known = numbers[self._own[numbers] == own], self._singles(own)
+            some, known = numbers[(self._own[numbers] == own) & self._read[numbers]], self._singles(own)
             settle = self._verified if self._request.query.count == 1 else self._several
-            part = None if known is None else settle(some[self._read[some]], *known)
+            part = None if known is None or not len(some) else settle(some, *known)
             parts += [] if part is None else [part]
         seconds = (time.perf_counter() - started) / max(sum(len(part.numbers) for part in parts), 1)
         return [replace(part, seconds=seconds) for part in parts]

@@ -51,6 +51,16 @@ PREDICT = CountedJudge.predict
 TIMED = ("seconds", "judge_calls", "_s")
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_table_of_levels_that_the_background_lacks(count: int) -> None:
+    """No block has a row to settle then; such tables ended with a `TypeError`."""
+    explained, rows = wrapped("boosting", 1, 0), people(101, 60).assign(town="elsewhere")
+    with in_blocks(256):
+        found = explained.explain(rows, count=count, why_not=False, n_jobs=1)
+    with in_blocks(None):
+        assert told(found) == told(explained.explain(rows, count=count, why_not=False, n_jobs=1))
+
+
 @dear(5)
 @given(
     kind=st.sampled_from(sorted(MODELS)),
