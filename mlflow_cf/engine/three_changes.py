@@ -74,7 +74,8 @@ class ThreeChanges:
         """Return the candidates (m, G) that may be answers, none with a certainly redundant change.
 
         Of every three groups, none is farther than the first that certainly meets the target. None: there are too
-        many, rules are about several features, the structure does not tell, or the budget does not last.
+        many, rules are about several features or refuse one as a whole row, the structure does not tell, or the budget
+        does not last.
         """
         problem, lead = self.problem, self.scorer.decision_score(limits.tolerance + thresholds.SWEPT)
         if lead is None or problem.linking or not problem.plain_limits:
@@ -103,7 +104,9 @@ class ThreeChanges:
         work = 1 if found is None else 1 + int(found.counts[1]) // thresholds.TRIPLES_PER_ROW
         if budget.take(work) < work or found is None:
             return None
-        return near.candidates(near.columns[found.at])
+        codes = near.candidates(near.columns[found.at])
+        lawful = problem.held(codes) & problem.check(problem.rows(codes))
+        return codes if lawful.all() else None  # what is not may have lowered the limit
 
     def _within(self, limit: float) -> ActionTable:
         """Return the actions within a limit beside the cheapest two changes of other groups, and the row's own ones."""

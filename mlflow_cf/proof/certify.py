@@ -298,7 +298,7 @@ class Certification:
         bounded = [self.filling or new[at] for at in rest]
         proofs: list[Proof] = ["optimal"] * found
         proofs += ["bounded" if known_far else "none" for known_far in bounded]
-        if bounded and bounded[0] and not found and distance[0] <= search.low and not self.filling:
+        if proofs[:1] == ["bounded"] and not self.filling and distance[0] <= min([search.low, *distance]):
             proofs[0] = "optimal"  # the search was cut where it would have found the same, or what is as near
         bounds = [min(search.low, own) if far else None for own, far in zip(distance[found:], bounded, strict=True)]
         return VerifiedAnswers(rows, outcome, tuple(proofs), (*distance[:found], *bounds), exhausted=not search.cut)

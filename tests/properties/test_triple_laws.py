@@ -1,5 +1,6 @@
 """Three changes of a row of trees: the kernels against scoring every row, and the engine against all triples."""
 
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
@@ -113,6 +114,31 @@ def test_a_limit_on_what_is_looked_at_is_kept():
     for most in (0, 10**9):
         asked = AskedTriples(columns[None], grid.weights, -1e9, 1e9, 0.0, 1e9, most)
         assert (boxes.triples(changes, asked, np.array([np.inf])) is None) == (most == 0)
+
+
+def test_trees_that_say_nothing_have_no_candidates():
+    grid = Grid(0, 1, 4, wide=False)
+    columns = np.flatnonzero(np.diff(grid.start) > 1)[:3]
+    nodes = grid.trees.trees.nodes
+    nothing = replace(
+        grid.trees, trees=grid.trees.trees._replace(nodes=nodes._replace(value=np.zeros_like(nodes.value)))
+    )
+    asked = AskedTriples(columns[None], grid.weights, 1.0, 1.0, 0.0, 1e9, 10**9)
+    changes = GridChanges(grid.own, grid.cost, grid.peak)
+    assert not len(nothing.boxes(grid.values).triples(changes, asked, np.array([np.inf])).at)
+
+
+def test_what_a_rule_for_whole_rows_refuses_lowers_no_limit():
+    model, limits = wrapped("forest", 0, 0), TripleLimits(1.0, np.empty(0), CLOSE)
+    rows = people(300, 40).dropna()
+    rows = rows[model.predict(rows)["prediction"].to_numpy() == 0]
+    tried = [Engine(opened_problem(model, rows.iloc[[row]], 2)).few.three for row in range(5)]
+    assert sum(len(three.near(limits, Budget(10**9))) for three in tried)
+    for three in tried:
+        some = len(three.near(limits, Budget(10**9)))
+        refusing = replace(three.problem, check=lambda rows: np.zeros(len(rows), dtype=bool))
+        found = replace(three, problem=refusing).near(limits, Budget(10**9))
+        assert found is None if some else not len(found)
 
 
 def test_more_values_than_there_is_room_for_are_refused():

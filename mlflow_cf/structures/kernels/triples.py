@@ -32,7 +32,7 @@ Array = NDArray[Any]
 LARGEST_SUM = 2**29  # of whole numbers: sums of four such numbers still fit into 32 bits
 ORDER = (0, 2, 1)  # of axes, those with most cells first: rows of a plane are long
 ROUNDING = 1e-12  # of a distance, relative
-TINY, BEYOND = 1e-300, 2.0**31  # no division by 0; no score is as large
+TINY, BEYOND = 1e-200, 2.0**31  # sums of leaves are no smaller: scales stay finite; and no score is as large
 
 
 @numba.njit(inline="always")
