@@ -208,11 +208,14 @@ def _consider(near: Nearest, group: Any, place: Any, far: Any, sure: Any) -> Non
 
 @inner
 def _drop_alike(setting: Setting, near: Nearest) -> None:
-    """Of levels that the model does not tell apart and that are equally far, keep the first."""
+    """Of values that the model does not tell apart and that are equally far, keep the first.
+
+    Levels are, and numbers where the row's own one is missing.
+    """
     kept = 0
     for at in range(near.noted[0]):
         group, place, alike = near.group[at], near.place[at], False
-        if setting.packed.scaled.scale[group] == 0 and not setting.linked[group] and setting.cell[place] >= 0:
+        if not setting.linked[group] and setting.cell[place] >= 0:
             for other in range(kept):
                 same = near.group[other] == group and setting.cell[near.place[other]] == setting.cell[place]
                 alike = alike or (same and near.far[other] == near.far[at])
