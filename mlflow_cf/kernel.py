@@ -17,6 +17,7 @@ _njit: Final[Callable[..., Any]] = partial(numba.njit, nogil=True, _nrt=False, n
 # What kernels are made of: functions, constants, and the tuples of arrays that they are given.
 SOURCES: Final = (
     "kernel.py",
+    "rounding.py",
     "constraints/programs.py",
     "engine/few_changes.py",
     "engine/larger_sets.py",

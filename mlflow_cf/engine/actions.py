@@ -17,26 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.thresholds import ROUNDING
-from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.actions import ActionTable
+from mlflow_cf.rounding import loose
 from mlflow_cf.structures.capabilities import Boxes, SupportsGains
 from mlflow_cf.structures.structure import Encoded
 
 Array = NDArray[Any]
-
-
-def loose(limit: float) -> float:
-    """Return a limit that nothing exceeds by rounding alone."""
-    return limit + ROUNDING * max(1.0, limit)
-
-
-def all_loose(limits: Floats) -> Floats:
-    """Return the same of limits (n,)."""
-    return np.asarray(limits + ROUNDING * np.maximum(1.0, limits))
 
 
 def lawful_actions(problem: Problem) -> Codes:

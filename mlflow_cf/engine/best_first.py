@@ -15,7 +15,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import RedundantChanges, loose
+from mlflow_cf.engine.actions import RedundantChanges
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Frontier, KeyedCandidate, Node
@@ -27,6 +27,7 @@ from mlflow_cf.engine.three_changes import THREE, TripleLimits
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.problem.actions import Within
+from mlflow_cf.rounding import loose
 from mlflow_cf.structures.capabilities import CostBound
 
 

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.first_of_sets import FirstOfSets
 from mlflow_cf.engine.larger_sets import sets_within
 from mlflow_cf.engine.three_changes import ThreeChanges
@@ -24,6 +23,7 @@ from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
+from mlflow_cf.rounding import ROUNDING, loose
 
 
 class FewChanges:
@@ -52,7 +52,7 @@ class FewChanges:
 
     def least(self, changes: int) -> float:
         """Return what so many changes cost at least, added up in whatever order."""
-        return self._least_sums[changes - 1] * (1 - thresholds.ROUNDING) if changes <= len(self._least_sums) else np.inf
+        return self._least_sums[changes - 1] * (1 - ROUNDING) if changes <= len(self._least_sums) else np.inf
 
     @cached_property
     def _least_sums(self) -> list[float]:
@@ -138,7 +138,7 @@ class FewChanges:
             parts.append(codes[lawful])
             held.append(sure[start:stop][lawful])
         found = np.concatenate([self.problem.own[None][:0], *parts])
-        self._single = float(far[stop]) * (1 - thresholds.ROUNDING) if stop < len(far) else limit, tolerance, found
+        self._single = float(far[stop]) * (1 - ROUNDING) if stop < len(far) else limit, tolerance, found
         return found, np.concatenate([np.empty(0, dtype=np.bool_), *held])
 
     def _alone(self, limit: float, tolerance: float) -> tuple[Codes, Bools, Floats]:

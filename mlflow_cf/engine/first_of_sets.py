@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.actions import all_loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
+from mlflow_cf.rounding import all_loose
 
 
 class FirstOfSets:

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.actions import ActionTable, Within
+from mlflow_cf.rounding import loose
 
 
 @dataclass(frozen=True, eq=False)

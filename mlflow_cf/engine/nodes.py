@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import DominatedActions, RedundantChanges, loose
+from mlflow_cf.engine.actions import DominatedActions, RedundantChanges
 from mlflow_cf.engine.sets.search import SetSearch, search_sets
-from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionArrays, ActionTable, Within
+from mlflow_cf.rounding import ROUNDING, loose
 from mlflow_cf.structures.capabilities import (
     COST_ROUNDING,
     CostBound,

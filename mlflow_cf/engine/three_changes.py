@@ -10,12 +10,12 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.larger_sets import sets_within
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
+from mlflow_cf.rounding import loose
 from mlflow_cf.structures.capabilities import SupportsTriples, boxes_of
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
 

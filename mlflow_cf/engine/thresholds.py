@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import Final
 
 # What may be off
-ROUNDING: Final = 1e-12  # of a distance, relative: nothing that is as near is dropped because it was added up otherwise
 SWEPT: Final = 1e-5  # of sums of sweeps and products: those of single rows, perhaps in float32, are rounded otherwise
 SCORE_TOLERANCES: Final = 4  # tolerances of the opened model: scores may be off on either side of a comparison
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import all_loose, loose
 from mlflow_cf.engine.first_of_sets import FirstOfSets
 from mlflow_cf.engine.units.pairs import ESTIMATED, Alone, UnitChanges, UnitPairs, estimated_pairs, with_own
 from mlflow_cf.engine.units.state import Effects, PairLimits
@@ -24,6 +23,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
+from mlflow_cf.rounding import all_loose, loose
 from mlflow_cf.structures.capabilities import HiddenLayer, Pairs, SupportsHidden, SupportsPairs
 from mlflow_cf.structures.kernels.blocks import Blocks, ListedPairs, SingleEffects, Threshold
 from mlflow_cf.structures.pair_tables import PairTables, no_threshold

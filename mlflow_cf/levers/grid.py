@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.rounding import loose
 
 AT_ONCE: Final = 1_024  # combinations that are checked together, the nearest first
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.programs import RuleProgram, keeps
-from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.problem.distance import DistanceFormula, cost_of, scaled_change
 from mlflow_cf.problem.single_features import OwnProgram, PackedColumns
+from mlflow_cf.rounding import ROUNDING, loosened
 
 Array = NDArray[Any]
 TIES: Final = 16  # changes as near as the nearest one; of rows with more, the search of single rows takes care
@@ -111,12 +110,6 @@ class Nearest(NamedTuple):
         (far, sure), (place, group) = np.empty((2, TIES)), np.empty((2, TIES), dtype=np.int64)
         few = np.empty(1, dtype=np.int64), np.empty(1), np.empty(2)
         return cls(place, far, sure, group, *few, np.empty(columns), np.empty(steps))
-
-
-@numba.njit(inline="always")
-def loosened(limit: Any) -> Any:
-    """Return a limit that nothing exceeds by rounding alone; see `engine.actions.loose`."""
-    return limit + ROUNDING * max(1.0, limit)
 
 
 @inner

@@ -16,7 +16,7 @@ from mlflow_cf.constraints.programs import keeps
 from mlflow_cf.engine.few_changes import Changes, find_nearest_two
 from mlflow_cf.engine.thresholds import FARTHER, MOST_FOUND, PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import MOST_TIES, cost_at, is_lawful, is_ranked, loosened, sort_by
+from mlflow_cf.portfolio.kernels import MOST_TIES, cost_at, is_lawful, is_ranked, sort_by
 from mlflow_cf.portfolio.pair_room import (
     ALONE,
     BEST,
@@ -33,6 +33,7 @@ from mlflow_cf.portfolio.pair_room import (
     PairRoom,
     TriedRoom,
 )
+from mlflow_cf.rounding import loosened
 from mlflow_cf.structures.kernels.blocks import (
     SingleEffects,
     Tables,

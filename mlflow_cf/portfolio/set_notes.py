@@ -12,10 +12,11 @@ import numpy as np
 from mlflow_cf.engine.larger_sets import begin_sets, next_set_within
 from mlflow_cf.engine.units.kernels import note_nearest
 from mlflow_cf.kernel import inner
-from mlflow_cf.portfolio.kernels import loosened, sort_by
+from mlflow_cf.portfolio.kernels import sort_by
 from mlflow_cf.portfolio.pair_kernels import APART
 from mlflow_cf.portfolio.pair_room import NOT_SETTLED
 from mlflow_cf.portfolio.set_room import CERTAIN, DOUBTFUL, FIRST, IN_DOUBT, MISSES, SECOND, FoundSets, SetNotes
+from mlflow_cf.rounding import loosened
 
 SMALLEST: Final = 3  # changes of sets that are not all looked at
 

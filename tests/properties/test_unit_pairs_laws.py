@@ -10,11 +10,11 @@ from laws import dear
 from people import CONSTRAINTS, people, wrapped
 
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.larger_sets import sets_within
 from mlflow_cf.explainers.geco.around import CLOSE
 from mlflow_cf.problem import Budget
+from mlflow_cf.rounding import loose
 
 DOUBT = CLOSE + thresholds.SWEPT
 

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.moves.bounds import KEPT, OPEN, PRICES, Asked, Hidden, Moves, Nodes, Progress, Room, Search
 from mlflow_cf.engine.moves.parting import DONE, FULL, advance
 from mlflow_cf.features import Floats
@@ -20,6 +19,7 @@ from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Group, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import bounds_only, box
+from mlflow_cf.rounding import loose
 from mlflow_cf.structures.capabilities import ROUNDED, HiddenLayer, SupportsHidden
 
 AT_ONCE: Final = 2**20  # effects of the nodes parted between two looks at the clock: some 20 ms

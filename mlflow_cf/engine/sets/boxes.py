@@ -12,8 +12,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from mlflow_cf.engine.sets.state import DEPTH, FOUND, MEMBER, OWN, PART, WAITING, WORK, Array, Reach, Search, reached
-from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.kernel import inner
+from mlflow_cf.rounding import loosened
 
 EVERYWHERE: Final = 2**30  # a place behind all
 
@@ -208,7 +208,7 @@ def look_into_box(search: Search) -> bool:
     if not known.may:
         return True
     if known.score >= search.aim.sure:
-        progress.limit[0] = min(progress.limit[0], total + ROUNDING * max(1.0, total))
+        progress.limit[0] = min(progress.limit[0], loosened(total))
     single = True
     for at in range(counts[DEPTH]):
         single &= box[2 + 2 * at] == box[3 + 2 * at]

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.sets.state import Moves, SetLeaves
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.actions import ActionTable
+from mlflow_cf.rounding import loose
 from mlflow_cf.structures.parts import LeafLimits
 
 MOST_ASKS: Final = 2**24  # of leaves, by feature: 64 MB

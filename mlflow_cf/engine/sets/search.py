@@ -11,7 +11,6 @@ from typing import Final
 import numpy as np
 
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.sets.columns import column_of, leaves_within, moves_of
 from mlflow_cf.engine.sets.kernels import BEGINNING, DONE, FULL, GOING, look
 from mlflow_cf.engine.sets.state import FOUND, PART, WORK, Aim, room_for
@@ -20,6 +19,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable, Within
+from mlflow_cf.rounding import loose
 from mlflow_cf.structures.capabilities import SupportsLeaves, boxes_of
 from mlflow_cf.structures.parts import Leaves
 from mlflow_cf.structures.structure import Encoded, Structure

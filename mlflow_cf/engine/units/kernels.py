@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from mlflow_cf.engine.thresholds import ROUNDING
 from mlflow_cf.engine.units.state import (
     FOUND,
     LOOKED,
@@ -25,16 +24,11 @@ from mlflow_cf.engine.units.state import (
     UnitScore,
 )
 from mlflow_cf.kernel import inner, kernel
+from mlflow_cf.rounding import loosened
 
 TRIED: Final = 8  # scores about an estimate: each is twice as far beyond it as the one before
 FARTHEST: Final = 1e300  # what is no change is infinitely far
 TOO_MANY: Final = -1
-
-
-@inner
-def loosened(limit: Any) -> Any:
-    """Return a limit that nothing exceeds by rounding alone; see `engine.actions.loose`."""
-    return limit + ROUNDING * max(1.0, limit)
 
 
 @inner

@@ -8,13 +8,14 @@ from itertools import combinations, count
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.actions import DominatedActions, RedundantChanges, loose
+from mlflow_cf.engine.actions import DominatedActions, RedundantChanges
 from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
 from mlflow_cf.engine.nodes import tighten, whole_box
 from mlflow_cf.engine.thresholds import LISTED_PER_ROW
 from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.problem import Codes
 from mlflow_cf.problem.actions import Within
+from mlflow_cf.rounding import loose
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.structures.capabilities import boxes_of
 

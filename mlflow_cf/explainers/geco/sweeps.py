@@ -12,7 +12,6 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.actions import loose
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
@@ -25,6 +24,7 @@ from mlflow_cf.explainers.geco.statistics import Statistics
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.problem.actions import Within
+from mlflow_cf.rounding import loose
 from mlflow_cf.search.population import changed_sets
 from mlflow_cf.search.snapping import codes_of, nearest_favourable_rows
 from mlflow_cf.structures.capabilities import boxes_of

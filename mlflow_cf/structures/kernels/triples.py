@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.kernel import inner, kernel
+from mlflow_cf.rounding import loosened
 from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST, Trees, is_set
 from mlflow_cf.structures.kernels.triple_grid import (
     BEST,
@@ -31,14 +31,7 @@ from mlflow_cf.structures.kernels.triple_grid import (
 Array = NDArray[Any]
 LARGEST_SUM = 2**29  # of whole numbers: sums of four such numbers still fit into 32 bits
 ORDER = (0, 2, 1)  # of axes, those with most cells first: rows of a plane are long
-ROUNDING = 1e-12  # of a distance, relative
 TINY, BEYOND = 1e-200, 2.0**31  # sums of leaves are no smaller: scales stay finite; and no score is as large
-
-
-@numba.njit(inline="always")
-def loosened(limit: Any) -> Any:
-    """Return a limit that nothing exceeds by rounding alone."""
-    return limit + ROUNDING * max(1.0, limit)
 
 
 @inner
