@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlflow_cf.engine.few_changes import try_few_changes
 from mlflow_cf.engine.nodes import tighten_boxes
 from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.explained import ExplainedModel
@@ -23,7 +24,7 @@ from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.request.expected import FEW
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
-from mlflow_cf.structures.capabilities import SupportsProduct, try_few_changes
+from mlflow_cf.structures.capabilities import SupportsProduct
 from mlflow_cf.wrapping import assemble
 
 EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end

@@ -24,6 +24,11 @@ from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.rounding import ROUNDING, loose
+from mlflow_cf.structures import Structure
+from mlflow_cf.structures.capabilities import SupportsPairs, SupportsTriples, boxes_of
+from mlflow_cf.structures.kernels.blocks import SingleEffects
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
+from mlflow_cf.structures.pair_tables import no_threshold
 
 
 class FewChanges:
@@ -321,3 +326,30 @@ def nearest_two(gain: Floats, cost: Floats, peak: Floats, group: Codes, need: fl
     order, found = np.argsort(gain, kind="stable"), np.array([np.inf])
     find_nearest_two(Changes(gain[order], cost[order], peak[order], group[order]), float(need), float(c), found)
     return float(found[0])
+
+
+TRIED = 2**16  # floats of a table that is worth a warm-up
+
+
+def try_few_changes(structure: Structure, Z: Floats) -> None:
+    """Bound and list pairs of changes of the first of coded rows (m, d) to values of the others; d >= 2.
+
+    It warms up the kernels for pairs, and those for three changes, so that no later row waits until they are compiled.
+    """
+    encoded = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
+    if not isinstance(structure, SupportsPairs):
+        return
+    pairs = structure.pairs([column[:1] for column in encoded])
+    zeros, outputs = np.zeros(Z.size), structure.outputs
+    tables = pairs.tables(encoded, np.array([0]), np.array([1]), TRIED)
+    if tables is not None:
+        alone, whole = (
+            SingleEffects(np.zeros((Z.size, outputs)), np.zeros(outputs), zeros, zeros, 0.0, 1.0),
+            no_threshold(outputs),
+        )
+        tables.near(alone, whole, tables.blocks(alone, whole).at)
+    boxes, columns = boxes_of(structure, [np.zeros_like(column[:1]) for column in encoded]), len(encoded)
+    if columns > 2 and isinstance(boxes, SupportsTriples):
+        changes = GridChanges(np.arange(columns), np.zeros(columns), np.zeros(columns))
+        none = np.empty((0, 3), dtype=np.intp)
+        boxes.triples(changes, AskedTriples(none, np.ones(outputs), 0.0, 0.0, 0.0, 1.0, 1), np.array([np.inf]))

@@ -9,6 +9,7 @@ from functools import partial
 
 import pandas as pd
 
+from mlflow_cf.engine.few_changes import try_few_changes
 from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer, GeCo
@@ -17,7 +18,6 @@ from mlflow_cf.policy import Query
 from mlflow_cf.request.context import RequestContext
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
-from mlflow_cf.structures.capabilities import try_few_changes
 
 
 @dataclass(frozen=True, eq=False)

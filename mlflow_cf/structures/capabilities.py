@@ -15,12 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.blocks import (
-    SingleEffects,
-)
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
 from mlflow_cf.structures.layers.columns import NotOpenedError
-from mlflow_cf.structures.pair_tables import PairTables, no_threshold
+from mlflow_cf.structures.pair_tables import PairTables
 from mlflow_cf.structures.parts import Leaves, Part
 from mlflow_cf.structures.shapley import SupportsContributions
 from mlflow_cf.structures.structure import Encoded, Flags, Structure
@@ -426,30 +423,3 @@ def _positional(method: Callable[..., object]) -> int:
     return sum(
         parameter.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD) for parameter in parameters
     )
-
-
-TRIED = 2**16  # floats of a table that is worth a warm-up
-
-
-def try_few_changes(structure: Structure, Z: Floats) -> None:
-    """Bound and list pairs of changes of the first of coded rows (m, d) to values of the others; d >= 2.
-
-    It warms up the kernels for pairs, and those for three changes, so that no later row waits until they are compiled.
-    """
-    encoded = [structure.encode(column, codes) for column, codes in enumerate(Z.T)]
-    if not isinstance(structure, SupportsPairs):
-        return
-    pairs = structure.pairs([column[:1] for column in encoded])
-    zeros, outputs = np.zeros(Z.size), structure.outputs
-    tables = pairs.tables(encoded, np.array([0]), np.array([1]), TRIED)
-    if tables is not None:
-        alone, whole = (
-            SingleEffects(np.zeros((Z.size, outputs)), np.zeros(outputs), zeros, zeros, 0.0, 1.0),
-            no_threshold(outputs),
-        )
-        tables.near(alone, whole, tables.blocks(alone, whole).at)
-    boxes, columns = boxes_of(structure, [np.zeros_like(column[:1]) for column in encoded]), len(encoded)
-    if columns > 2 and isinstance(boxes, SupportsTriples):
-        changes = GridChanges(np.arange(columns), np.zeros(columns), np.zeros(columns))
-        none = np.empty((0, 3), dtype=np.intp)
-        boxes.triples(changes, AskedTriples(none, np.ones(outputs), 0.0, 0.0, 0.0, 1.0, 1), np.array([np.inf]))

@@ -14,10 +14,10 @@ from worlds import background, space_of
 
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.engine import Engine
+from mlflow_cf.engine.few_changes import try_few_changes
 from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.explainers.geco.around import CLOSE
 from mlflow_cf.problem import Budget
-from mlflow_cf.structures.capabilities import try_few_changes
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
 
 DOUBT = CLOSE + thresholds.SWEPT
