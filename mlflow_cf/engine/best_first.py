@@ -23,7 +23,7 @@ from mlflow_cf.engine.listed import Listed, ListedCandidates, gains
 from mlflow_cf.engine.moves.search import MoveSearch, search_listed
 from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tight, tighten, whole_box
 from mlflow_cf.engine.sets.search import SetSearch
-from mlflow_cf.engine.three_changes import THREE, TripleLimits
+from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.features import Floats
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.problem.actions import Within
@@ -292,18 +292,18 @@ class BestFirst:
         pairs = few.pairs(self.limit, self.tolerance, self.budget)
         if pairs is not None and self._add(pairs, 2):
             self.within = self.within._replace(least=3)
-            if self._decide_triples(few):
+            if self._decide_by_triples(few):
                 return
         if self._decide_by_moves() and self._decide_by_sets():
             self._push(whole)
 
-    def _decide_triples(self, few: FewChanges) -> bool:
+    def _decide_by_triples(self, few: FewChanges) -> bool:
         """Add all candidates of three changes, and a box for every larger set of groups; return whether that is all."""
-        larger = few.sets(self.limit, THREE + 1) if self.redundant is not None and np.isfinite(self.limit) else None
+        larger = few.sets(self.limit, 4) if self.redundant is not None and np.isfinite(self.limit) else None
         if larger is None:
             return False
         triples = few.three.near(TripleLimits(self.limit, np.empty(0), self.tolerance), self.budget)
-        if triples is None or not self._add(triples, THREE):
+        if triples is None or not self._add(triples, 3):
             return False
         if len(larger):
             self._push(boxes_of_sets(self.actions, larger))

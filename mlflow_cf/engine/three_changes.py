@@ -19,7 +19,7 @@ from mlflow_cf.rounding import loose
 from mlflow_cf.structures.capabilities import SupportsTriples, boxes_of
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
 
-THREE: Final = 3
+SIZE: Final = 3  # changes of a triple
 
 
 class TripleLimits(NamedTuple):
@@ -53,9 +53,9 @@ class ThreeChanges:
 
     def first_limit(self) -> float:
         """Return a distance to look within at first, where nothing is known; inf: no group has three changes."""
-        cheapest = np.argsort(self.least, kind="stable")[:THREE]
+        cheapest = np.argsort(self.least, kind="stable")[:SIZE]
         total = float(self.least[cheapest].sum())
-        if len(cheapest) < THREE or not np.isfinite(total):
+        if len(cheapest) < SIZE or not np.isfinite(total):
             return np.inf
         start, cost = self.actions.start, self.actions.cost
         beyond = [np.sort(cost[start[group] : start[group + 1]]) - self.least[group] for group in cheapest]
@@ -66,9 +66,9 @@ class ThreeChanges:
 
     def next_limit(self, limit: float) -> float:
         """Return a larger distance to look within next; inf: no three changes are farther."""
-        total, actions, c = float(np.sort(self.least)[:THREE].sum()), self.actions, self.problem.bound_distance.c
+        total, actions, c = float(np.sort(self.least)[:SIZE].sum()), self.actions, self.problem.bound_distance.c
         farther = total + max(thresholds.MORE_TRIPLES * (limit - total), thresholds.LEAST_MORE * total)
-        return farther if limit < THREE * float(actions.cost.max()) + c * float(actions.peak.max()) else np.inf
+        return farther if limit < SIZE * float(actions.cost.max()) + c * float(actions.peak.max()) else np.inf
 
     def near(self, limits: TripleLimits, budget: Budget) -> Codes | None:
         """Return the candidates (m, G) that may be answers, none with a certainly redundant change.
@@ -81,14 +81,14 @@ class ThreeChanges:
         if lead is None or problem.linking or not problem.plain_limits:
             return None
         limit = loose(limits.limit)
-        sets = sets_within(self.least, limit, THREE, min(THREE, problem.most_changes))
+        sets = sets_within(self.least, limit, SIZE, min(SIZE, problem.most_changes))
         if sets is None or not len(sets):
             return None if sets is None else problem.own[None][:0]
         near = self._within(limit)
         boxes = boxes_of(self.scorer.structure, near.encoded)
         if not isinstance(boxes, SupportsTriples):
             return None
-        groups = np.nonzero(sets)[1].reshape(-1, THREE)
+        groups = np.nonzero(sets)[1].reshape(-1, SIZE)
         groups = groups[np.argsort(self.least[groups].sum(axis=1), kind="stable")]
         asked = AskedTriples(
             features=np.argsort(problem.owner)[groups],
@@ -110,7 +110,7 @@ class ThreeChanges:
 
     def _within(self, limit: float) -> ActionTable:
         """Return the actions within a limit beside the cheapest two changes of other groups, and the row's own ones."""
-        cheapest = np.sort(self.least)[:THREE]
+        cheapest = np.sort(self.least)[:SIZE]
         beside = np.where(self.least <= cheapest[-1], cheapest.sum() - self.least, cheapest[:-1].sum())
         kept = self.actions.cost + beside[self.actions.group] <= limit
         kept[self.actions.own] = True

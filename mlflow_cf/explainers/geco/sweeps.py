@@ -15,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
-from mlflow_cf.engine.three_changes import THREE, TripleLimits
+from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.engine.thresholds import MOST_FLAGS, PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import CLOSE, Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
@@ -33,7 +33,7 @@ PAIRED_INSTEAD = 2**21  # numbers in tables of pairs of changes, in place of gen
 SOON = 2**20  # of these, before anything else
 SOON_SHARE = 4  # of the budget, so much less is spent on them
 MOST_NEARER = 3  # times that all candidates of the best changed set are looked at
-SETTLED = 2  # changes of which all candidates are known mostly
+PAIRED = 2  # changes of which all candidates are known already
 PAIRS_WITHIN = (np.inf, 1.08)  # times the expected distance of two changes: together they may do less than expected
 SPARE = 2  # single changes of every group that certainly suffice, where several answers are wanted
 AT_FIRST = 1  # single changes that are looked at, and those as near; then twice as many, until one certainly suffices
@@ -56,7 +56,7 @@ class Sweeps:
         self.scorer = self.problem.scorer
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
-        self._unknown = 2  # changes of sets of which not all candidates are known
+        self._unknown = 2  # all candidates of fewer changes are known that may be answers
         self._looked = np.inf  # the cutoff when all candidates around the row were looked at last
         self.statistics = Statistics(Members.PHASES)
 
@@ -149,14 +149,14 @@ class Sweeps:
         limit = members.cutoff
         if limit == np.inf:
             limit = max(few.three.first_limit(), *self._distances().tolist(), 0.0)
-        while limit < np.inf and few.sets(limit, THREE + 1) is not None:  # else more changes will be in doubt
-            with self._counted("sweep", THREE):
-                found = few.three.near(TripleLimits(limit, self._distances(THREE), CLOSE), self.budget)
+        while limit < np.inf and few.sets(limit, 4) is not None:  # else more changes will be in doubt
+            with self._counted("sweep", 3):
+                found = few.three.near(TripleLimits(limit, self._distances(but=3), CLOSE), self.budget)
             if found is None:
                 return False
             members.score(found)
             if members.cutoff <= limit:
-                self._unknown = THREE + 1
+                self._unknown = 4
                 return True
             limit = few.three.next_limit(limit)
         return False
@@ -218,7 +218,7 @@ class Sweeps:
         for _ in range(MOST_NEARER):
             best = population.codes[population.favourable][:1]
             changed = (best != self.problem.own).any(axis=0)
-            if changed.sum() <= SETTLED:
+            if changed.sum() <= PAIRED:
                 return
             with self._counted("sweep", int(changed.sum())):
                 around = Around(self.members, CLOSE)
@@ -272,12 +272,12 @@ class Sweeps:
         if pairs is None:
             return False
         members.score(self._nearest(*pairs))
-        self._unknown = THREE
-        return members.cutoff < few.least(THREE)
+        self._unknown = 3
+        return members.cutoff < few.least(3)
 
     def _triple(self, few: FewChanges) -> bool:
         """Look at all triples of changes that may be nearer; whether nothing else can be as near as what is known."""
-        known = self._unknown == THREE and self.members.cutoff < np.inf
+        known = self._unknown == 3 and self.members.cutoff < np.inf
         return known and self._sets_of_three(few) and self._none_larger(few)
 
     @contextmanager

@@ -23,7 +23,7 @@ class Grid(NamedTuple):
         start: (d + 1,) where those of every feature start.
         cell: (n,) the cells; cost, peak: (n,) what each adds to the distance, 0 for the row's own.
         own: (d,) which one is the row's own; least: (d,) what a change costs at least.
-        valley: (d,) whether the cells cost more the farther they are from the row's own in this order.
+        ascending: (d,) whether the cells cost more the farther they are from the row's own in this order.
         before, offset: how many cells of a feature come before each of its cells; see `pairs.TriedCells`.
         X: (columns,) the row's comparands, see `Walk`.
     """
@@ -34,7 +34,7 @@ class Grid(NamedTuple):
     peak: Array
     own: Array
     least: Array
-    valley: Array
+    ascending: Array
     before: Array
     offset: Array
     X: Array
@@ -92,17 +92,21 @@ class FoundTriples(NamedTuple):
 
 
 class TripleRoom(NamedTuple):
-    """Workspace.
+    """Workspace for three features at a time: the axes of a grid of planes, of rows, and of columns.
+
+    A box of cells that a leaf accepts has two events: its value is added at the plane where it starts, and subtracted
+    at the one where it ends.
 
     Attributes:
         value: (nodes,) the values of leaves, as whole numbers.
         way: (levels, 7) stack of nodes: each with start and stop of the cells of every axis that lead to it;
             mask: (levels, 3) one bit per cell, where tests are tables.
-        event: (e, 6) what the corners of a box add: the next event of the plane, the value, and start and stop on the
-            two axes of the plane; head: (largest + 1,) the first event of every plane.
+        event: (e, 6) the next event of the same plane, the value, and start and stop of the rows and of the columns;
+            head: (largest + 1,) the first event of every plane.
         runs: (3, WORD + 2) starts and stops of the cells of a leaf on every axis.
-        edges, own, plane: (rows * columns,) what starts or ends at every row of a plane, the scores of the plane that
-            leaves the first feature as it is, and those of another one; column: (largest,) sums of rows.
+        edges: (rows * columns,) what is added at every row of the present plane, compared with the row before.
+        own, plane: (rows * columns,) scores of the plane that leaves the first feature as it is, and of the present
+            one; column: (largest,) sums of `edges` down to a row.
         span: (largest, 3) start and stop of the cells of every row of a plane that are looked at, and their largest
             score.
         axes: (3,) which features; first, size: (3,) where the cells of every axis start among those of all features,

@@ -247,7 +247,7 @@ def _note_edges(plane: Any, sign: Any, room: TripleRoom) -> None:
 def _near_range(axis: Any, limit: Any, own: Any, grid: Grid, room: TripleRoom) -> Any:
     """Return start and stop of the cells of an axis that contain all within a limit, and the row's own."""
     first, begin, stop = room.first[axis], 0, room.size[axis]
-    if grid.valley[room.axes[axis]]:
+    if grid.ascending[room.axes[axis]]:
         while begin < own and grid.cost[first + begin] > limit:
             begin += 1
         while stop > own + 1 and grid.cost[first + stop - 1] > limit:
@@ -274,6 +274,11 @@ def _narrowed(span: Any, axis: Any, limit: Any, own: Any, grid: Grid, room: Trip
 def _add_up(near: Any, own: Any, what: Any, scores: Array) -> Any:
     """Write the scores of a plane as far as changes are near enough.
 
+    Args:
+        near: what rows and columns may cost together, and what a column costs at least.
+        own: the row and the column of the row's own values.
+        what: the grid and the workspace; scores: where they are written.
+
     Returns:
         The largest score; where rows of cells that are near enough start and stop; how many cells these have.
     """
@@ -281,7 +286,7 @@ def _add_up(near: Any, own: Any, what: Any, scores: Array) -> Any:
     columns, largest, many = room.size[2], np.int32(-(2**31)), 0
     top, bottom = _near_range(1, limit - rest, own[0], grid, room)
     left, right = _near_range(2, limit, own[1], grid, room)
-    total, begin, stop, valley = room.column[left:right], left, right, grid.valley[room.axes[2]]
+    total, begin, stop, ascending = room.column[left:right], left, right, grid.ascending[room.axes[2]]
     total[:] = 0
     for row in range(bottom):
         here, most = row * columns, np.int32(-(2**31))
@@ -293,7 +298,7 @@ def _add_up(near: Any, own: Any, what: Any, scores: Array) -> Any:
         for at in range(total.size):
             total[at] += edges[at]
             line[at] = total[at]
-        if valley:
+        if ascending:
             left, right = _narrowed((left, right), 2, limit - grid.cost[room.first[1] + row], own[1], grid, room)
         line = scores[here + left : here + right]
         for at in range(line.size):
@@ -318,7 +323,14 @@ def _note(at: Any, far: Any, certain: Any, room: TripleRoom, found: FoundTriples
 
 @inner
 def _look_at_plane(plane: Any, rows: Any, own: Any, need: Any, what: Any) -> Any:
-    """Note the candidates of a plane that may be answers; return False if there is no room for one."""
+    """Note the candidates of a plane that may be answers; return False if there is no room for one.
+
+    Args:
+        plane: which; rows: the first one that is scored, and where they stop.
+        own: the row and the column of the row's own values.
+        need: from which score on a candidate may meet the targets, and certainly does; what a column costs at least.
+        what: what is asked, the grid, the workspace, and what was found.
+    """
     (asked, grid, room, found), (may, sure, rest), (own_row, own_column) = what, need, own
     scores, beside, columns = room.plane, room.own, room.size[2]
     zero, one, two = room.first[0] + plane, room.first[1], room.first[2]
@@ -341,7 +353,10 @@ def _look_at_plane(plane: Any, rows: Any, own: Any, need: Any, what: Any) -> Any
 
 @inner
 def _look_beside(plane: Any, own: Any, need: Any, what: Any) -> Any:
-    """Score what is near enough of a plane, and note what may be answers; return False if that is too much."""
+    """Score what is near enough of a plane, and note what may be answers; return False if that is too much.
+
+    See `_look_at_plane`.
+    """
     (may, sure), (asked, grid, room, found) = need, what
     least, rest = grid.least[room.axes[1]], grid.least[room.axes[2]]
     left = room.limit[LIMIT] - grid.cost[room.first[0] + plane]
@@ -358,7 +373,7 @@ def _look_beside(plane: Any, own: Any, need: Any, what: Any) -> Any:
 def _look_at_triple(need: Any, what: Any) -> Any:
     """Note the candidates of three features that may be answers; return False if they are too many.
 
-    It goes from the row's own value outwards: what is found near it lowers the limit.
+    It goes from the row's own value outwards: what is found near it lowers the limit. See `_look_at_plane`.
     """
     _, grid, room, _ = what
     own_plane, planes = grid.own[room.axes[0]] - room.first[0], room.size[0]

@@ -21,7 +21,7 @@ from mlflow_cf.structures.pair_tables import Numbers
 from mlflow_cf.structures.structure import Flags
 from mlflow_cf.structures.trees.forest import Ints
 
-EVENTS: Final = 2**15  # boxes that start or end at a plane: 800 KB; 100 trees of Adult and Credit have some thousand
+EVENTS: Final = 2**15  # where boxes start or end, 800 KB; 100 trees of Adult and Credit have some thousand
 MOST_LISTED: Final = 2**12  # candidates
 
 
@@ -68,18 +68,18 @@ def _grid(trees: Trees, cell: Numbers, feature: Numbers, changes: GridChanges, o
         peak=changes.peak[order],
         own=own,
         least=np.minimum.reduceat(np.where(changed, cost, np.inf), start[:-1]),
-        valley=_valleys(cost, feature, own),
+        ascending=_ascending(cost, feature, own),
         before=counts.cumsum() - counts - start[:-1].repeat(sizes),
         offset=offset[:-1],
         X=X,
     )
 
 
-def _valleys(cost: Floats, feature: Numbers, own: Numbers) -> Flags:
+def _ascending(cost: Floats, feature: Numbers, own: Numbers) -> Flags:
     """Return (d,) of which features values cost more the farther they are from the own one in order."""
     step = np.diff(cost)
     left = np.arange(1, len(cost)) <= own[feature[1:]]
     wrong = np.where(left, step > 0, step < 0) & (feature[1:] == feature[:-1])
-    valleys = np.ones(len(own), dtype=np.bool_)
-    valleys[feature[1:][wrong]] = False
-    return valleys
+    ascending = np.ones(len(own), dtype=np.bool_)
+    ascending[feature[1:][wrong]] = False
+    return ascending
