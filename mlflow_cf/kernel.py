@@ -47,7 +47,7 @@ SOURCES: Final = (
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
       ("blocks", "contributions", "costs", "dense", "gains", "growing", "pairs", "parting", "restrict", "sweeps",
-       "trees", "triple_grid", "triples")),
+       "trees", "triple_events", "triple_grid", "triples")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

@@ -12,7 +12,7 @@ from mlflow_cf.structures.kernels.trees import Trees
 Array = NDArray[Any]
 LIMIT, BEST = range(2)  # of `TripleRoom.limit`
 COMPLETE, TOO_MANY = range(2)
-MOST_PLANE: Final = 2**21  # cells of a plane, 8 MB: grids that are looked at as a whole have smaller ones
+MOST_PLANE: Final = 2**18  # cells of a plane that trees tell apart, 1 MB
 WORD: Final = 64  # cells of a feature whose tests are tables, at most: a bit for each
 
 
@@ -23,7 +23,8 @@ class Grid(NamedTuple):
         start: (d + 1,) where those of every feature start.
         cell: (n,) the cells; cost, peak: (n,) what each adds to the distance, 0 for the row's own.
         own: (d,) which one is the row's own; least: (d,) what a change costs at least.
-        ascending: (d,) whether the cells cost more the farther they are from the row's own in this order.
+        ascending: (d,) whether the cells cost more, and may add more as largest change, the farther they are from the
+            row's own in this order.
         before, offset: how many cells of a feature come before each of its cells; see `pairs.TriedCells`.
         X: (columns,) the row's comparands, see `Walk`.
     """
@@ -94,63 +95,76 @@ class FoundTriples(NamedTuple):
 class TripleRoom(NamedTuple):
     """Workspace for three features at a time: the axes of a grid of planes, of rows, and of columns.
 
-    A box of cells that a leaf accepts has two events: its value is added at the plane where it starts, and subtracted
-    at the one where it ends.
-
     Attributes:
         value: (nodes,) the values of leaves, as whole numbers.
         way: (levels, 7) stack of nodes: each with start and stop of the cells of every axis that lead to it;
             mask: (levels, 3) one bit per cell, where tests are tables.
-        event: (e, 6) the next event of the same plane, the value, and start and stop of the rows and of the columns;
-            head: (largest + 1,) the first event of every plane.
         runs: (3, WORD + 2) starts and stops of the cells of a leaf on every axis.
+        event: (e, 6) the plane where a box starts or ends, later the next event there; the value; start and stop of the
+            rows and of the columns; head: (largest,) the first event of every plane.
+        axes: (3,) which features; first, size: (3,) where the cells of every axis start among those of all features,
+            and how many there are; later how many trees tell apart.
+        joined: (3, largest + 1) whether a box starts or ends at a cell, later the number of what starts there among
+            what trees tell apart.
+        cell, cost, peak: (3, largest) of these the cells that stand for them, as in `Grid`.
+        own: (3,) which one is the row's own; least: (3,) what the others cost at least.
         edges: (rows * columns,) what is added at every row of the present plane, compared with the row before.
-        own, plane: (rows * columns,) scores of the plane that leaves the first feature as it is, and of the present
+        beside, plane: (rows * columns,) scores of the plane that leaves the first feature as it is, and of the present
             one; column: (largest,) sums of `edges` down to a row.
         span: (largest, 3) start and stop of the cells of every row of a plane that are looked at, and their largest
             score.
-        axes: (3,) which features; first, size: (3,) where the cells of every axis start among those of all features,
-            and how many there are.
         limit: (2,) how far candidates of three features are at most, and how far the nearest certain one is.
     """
 
     value: Array
     way: Array
     mask: Array
+    runs: Array
     event: Array
     head: Array
-    runs: Array
-    edges: Array
-    own: Array
-    plane: Array
-    column: Array
-    span: Array
     axes: Array
     first: Array
     size: Array
+    joined: Array
+    cell: Array
+    cost: Array
+    peak: Array
+    own: Array
+    least: Array
+    edges: Array
+    beside: Array
+    plane: Array
+    column: Array
+    span: Array
     limit: Array
 
     @classmethod
-    def of(cls, trees: Trees, sizes: Array, events: int) -> TripleRoom | None:
-        """Return arrays for trees, and for features of so many cells (d,), d >= 3; None: they are too many."""
-        levels, (third, second, largest) = trees.deepest + 2, np.sort(sizes)[-3:].tolist()
-        if third * second > MOST_PLANE:
-            return None
-        planes = np.empty((3, third * second), dtype=np.int32)
+    def of(cls, trees: Trees, largest: int, events: int) -> TripleRoom:
+        """Return arrays for trees, for features of so many cells, and for so many events."""
+        levels = trees.deepest + 2
+        planes = np.empty((3, min(largest**2, MOST_PLANE)), dtype=np.int32)
+        cost, peak = np.empty((2, 3, largest))
+        axes, first, size, own = np.empty((4, 3), dtype=np.int64)
         return cls(
             value=np.empty(len(trees.nodes.tests), dtype=np.int32),
             way=np.empty((levels, 7), dtype=np.int64),
             mask=np.empty((levels, 3), dtype=np.uint64),
-            event=np.empty((events, 6), dtype=np.int32),
-            head=np.empty(largest + 1, dtype=np.int32),
             runs=np.empty((3, WORD + 2), dtype=np.int32),
+            event=np.empty((events, 6), dtype=np.int32),
+            head=np.empty(largest, dtype=np.int32),
+            axes=axes,
+            first=first,
+            size=size,
+            joined=np.empty((3, largest + 1), dtype=np.int32),
+            cell=np.empty((3, largest), dtype=np.int64),
+            cost=cost,
+            peak=peak,
+            own=own,
+            least=np.empty(3),
             edges=planes[0],
-            own=planes[1],
+            beside=planes[1],
             plane=planes[2],
             column=np.empty(largest, dtype=np.int32),
             span=np.empty((largest, 3), dtype=np.int64),
-            axes=np.empty(3, dtype=np.int64),
-            first=np.empty(3, dtype=np.int64),
-            size=np.empty(3, dtype=np.int64),
             limit=np.empty(2),
         )

@@ -40,10 +40,10 @@ def find_triples(
     if (features.ordered[feature] & (cell + 1 == np.diff(features.start)[feature])).any():  # a missing value
         return None
     grid = _grid(trees, cell, feature, changes, order)
-    room = TripleRoom.of(trees, np.diff(grid.start), EVENTS)
+    room = TripleRoom.of(trees, int(np.diff(grid.start).max()), EVENTS)
     at, far = np.empty((MOST_LISTED, 3), dtype=np.int64), np.empty(MOST_LISTED)
     found = FoundTriples(at, far, known.copy(), np.zeros(2, dtype=np.int64))
-    if room is None or list_triples(asked, grid, trees, room, found) != COMPLETE:
+    if list_triples(asked, grid, trees, room, found) != COMPLETE:
         return None
     return found._replace(at=order[at[: found.counts[0]]], far=far[: found.counts[0]])
 
@@ -68,7 +68,7 @@ def _grid(trees: Trees, cell: Numbers, feature: Numbers, changes: GridChanges, o
         peak=changes.peak[order],
         own=own,
         least=np.minimum.reduceat(np.where(changed, cost, np.inf), start[:-1]),
-        ascending=_ascending(cost, feature, own),
+        ascending=_ascending(cost, feature, own) & _ascending(changes.peak[order], feature, own),
         before=counts.cumsum() - counts - start[:-1].repeat(sizes),
         offset=offset[:-1],
         X=X,
@@ -76,7 +76,7 @@ def _grid(trees: Trees, cell: Numbers, feature: Numbers, changes: GridChanges, o
 
 
 def _ascending(cost: Floats, feature: Numbers, own: Numbers) -> Flags:
-    """Return (d,) of which features values cost more the farther they are from the own one in order."""
+    """Return (d,) of which features values cost no less the farther they are from the own one in order."""
     step = np.diff(cost)
     left = np.arange(1, len(cost)) <= own[feature[1:]]
     wrong = np.where(left, step > 0, step < 0) & (feature[1:] == feature[:-1])
