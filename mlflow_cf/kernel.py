@@ -38,6 +38,7 @@ SOURCES: Final = (
     "portfolio/set_kernels.py",
     "portfolio/set_notes.py",
     "portfolio/set_room.py",
+    "portfolio/triple_sets.py",
     "portfolio/unit_sets.py",
     "problem/single_features.py",
     "problem/distance.py",

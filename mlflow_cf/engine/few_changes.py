@@ -79,6 +79,10 @@ class FewChanges:
         """
         return sets_within(self._least, loose(limit), fewest, self.problem.most_changes)
 
+    def costs_more(self, limit: float, changes: int) -> bool:
+        """Whether so many changes cost more than a limit, whichever they are, or are too many."""
+        return changes > self.problem.most_changes or self.least(changes) > loose(limit)
+
     def steepest(self) -> Codes:
         """Return a candidate (1, G) that meets the target (0, G): of none.
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -51,24 +50,27 @@ class ThreeChanges:
     actions: ActionTable
     least: Floats
 
+    @cached_property
+    def tells(self) -> bool:
+        """Whether the structure tells what three changes do, and no rule is about several features."""
+        problem, told = self.problem, boxes_of(self.scorer.structure, self.problem.encoded_row)
+        return isinstance(told, SupportsTriples) and not problem.linking and problem.plain_limits
+
     def first_limit(self) -> float:
         """Return a distance to look within at first, where nothing is known; inf: no group has three changes."""
-        cheapest = np.argsort(self.least, kind="stable")[:SIZE]
-        total = float(self.least[cheapest].sum())
-        if len(cheapest) < SIZE or not np.isfinite(total):
-            return np.inf
-        start, cost = self.actions.start, self.actions.cost
-        beyond = [np.sort(cost[start[group] : start[group + 1]]) - self.least[group] for group in cheapest]
-        steps = np.unique(np.concatenate(beyond).clip(min=0.0))
-        at = bisect_right(steps, thresholds.FIRST_TRIPLES, key=partial(_rows_within, beyond))
-        far = total + float(steps[max(at - 1, 0)]) if at < len(steps) else np.inf
-        return min(far, thresholds.FIRST_TRIPLES_BY * total)
+        return thresholds.FIRST_TRIPLES * self._total
 
     def next_limit(self, limit: float) -> float:
         """Return a larger distance to look within next; inf: no three changes are farther."""
-        total, actions, c = float(np.sort(self.least)[:SIZE].sum()), self.actions, self.problem.bound_distance.c
-        farther = total + max(thresholds.MORE_TRIPLES * (limit - total), thresholds.LEAST_MORE * total)
+        actions, c = self.actions, self.problem.bound_distance.c
+        farther = self._total + thresholds.MORE_TRIPLES * (limit - self._total)
         return farther if limit < SIZE * float(actions.cost.max()) + c * float(actions.peak.max()) else np.inf
+
+    @cached_property
+    def _total(self) -> float:
+        """What three changes cost at least; inf: there are none."""
+        cheapest = np.sort(self.least)[:SIZE]
+        return float(cheapest.sum()) if len(cheapest) == SIZE else np.inf
 
     def near(self, limits: TripleLimits, budget: Budget) -> Codes | None:
         """Return the candidates (m, G) that may be answers, none with a certainly redundant change.
@@ -78,7 +80,7 @@ class ThreeChanges:
         does not last.
         """
         problem, lead = self.problem, self.scorer.decision_score(limits.tolerance + thresholds.SWEPT)
-        if lead is None or problem.linking or not problem.plain_limits:
+        if lead is None or not self.tells:
             return None
         limit = loose(limits.limit)
         sets = sets_within(self.least, limit, SIZE, min(SIZE, problem.most_changes))
@@ -89,7 +91,7 @@ class ThreeChanges:
         if not isinstance(boxes, SupportsTriples):
             return None
         groups = np.nonzero(sets)[1].reshape(-1, SIZE)
-        groups = groups[np.argsort(self.least[groups].sum(axis=1), kind="stable")]
+        groups = groups[np.lexsort((*groups.T[::-1], self.least[groups].sum(axis=1)))]
         asked = AskedTriples(
             features=np.argsort(problem.owner)[groups],
             weights=np.ascontiguousarray(lead.weights),
@@ -121,9 +123,5 @@ class ThreeChanges:
         columns = near.columns
         place = np.empty(len(columns), dtype=np.intp)
         place[columns] = np.arange(len(columns))
-        return GridChanges(place[near.own][self.problem.owner], near.cost[columns], near.peak[columns])
-
-
-def _rows_within(beyond: list[Floats], step: float) -> int:
-    """Return how many rows a grid has of values that cost no more than a step beyond the least of each axis."""
-    return int(np.prod([np.searchsorted(some, step, side="right") for some in beyond]))
+        peak = near.peak[columns] if self.problem.bound_distance.c else np.zeros(len(columns))
+        return GridChanges(place[near.own][self.problem.owner], near.cost[columns], peak)

@@ -82,7 +82,8 @@ class SettledSets(NamedTuple):
     Attributes:
         rows: (s,) which of the rows.
         Z: (n, d) the candidates, row after row, nearest first; owner: (n,) whose of `rows` each is.
-        scored: (s,) candidates that count as evaluations; paired: (s,) what pairs of changes count.
+        scored: (s,) candidates that count as evaluations; paired, tripled: (s,) what pairs of changes count, and three
+            changes.
     """
 
     rows: Codes
@@ -90,6 +91,7 @@ class SettledSets(NamedTuple):
     owner: Codes
     scored: Codes
     paired: Codes
+    tripled: Codes
 
 
 class FewChanges(NamedTuple):
@@ -193,7 +195,7 @@ class NearestFew:
         return Settled(some, self._changed(X[some], places[some]), out.singles.ties[some], out.paired[some])
 
     def several(self, X: Floats, count: int, most: int) -> SettledSets | None:
-        """Return the nearest `most` candidates of rows X (m, d) that `count` answers of one or two changes settle.
+        """Return the nearest `most` candidates of rows X (m, d) that `count` answers of few changes settle.
 
         Each has another changed set. None where the model does not tell what pairs of changes do.
         """
@@ -203,7 +205,7 @@ class NearestFew:
         some = np.flatnonzero(found.many)
         owner, at = np.nonzero(found.places[some, :, 0] >= 0)
         Z = self._changed(X[some[owner]], found.places[some[owner], at])
-        return SettledSets(some, Z, owner, found.scored[some], found.used[some])
+        return SettledSets(some, Z, owner, found.scored[some], found.paired[some], found.tripled[some])
 
     def _block(self, X: Floats) -> BlockRows:
         """Return rows X (m, d) with what kernels know of them before any change."""

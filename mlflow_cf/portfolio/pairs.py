@@ -75,7 +75,7 @@ class NearestPairs:
         return out
 
     def sets(self, rows: BlockRows, swept: SweptRows, count: int, verified: int) -> FoundSets:
-        """Return the nearest `verified` candidates of rows that `count` answers of one or two changes settle."""
+        """Return the nearest `verified` candidates of rows that `count` answers of one to three changes settle."""
         trees, many = self.trees.trees, len(rows.X)
         out, question = (
             FoundSets.none(many, verified),

@@ -1,8 +1,8 @@
-"""The nearest candidates of distinct changed sets of each row of a block, where sets of one and two changes suffice.
+"""The nearest candidates of distinct changed sets of each row of a block, where sets of up to three changes suffice.
 
 What is looked at, and what counts as an evaluation, is the same as in the search of a single row
-(`explainers.geco.sweeps`, `engine.first_of_sets`). A row is settled where as many sets as answers are wanted
-are nearer than any three changes, and every candidate that is as near certainly turns the decision.
+(`explainers.geco.sweeps`, `engine.first_of_sets`). A row is settled where as many sets as answers are wanted are nearer
+than any larger ones, and every candidate that is as near certainly turns the decision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import Setting, sort_by, stays_lawful
+from mlflow_cf.portfolio.kernels import sort_by, stays_lawful
 from mlflow_cf.portfolio.pair_kernels import (
     base_cell,
     fill_tables,
@@ -41,6 +41,7 @@ from mlflow_cf.portfolio.set_notes import (
     write_sets,
 )
 from mlflow_cf.portfolio.set_room import CERTAIN, DOUBTFUL, LAWFUL, FoundSets, MostPairs, SetRoom
+from mlflow_cf.portfolio.triple_sets import add_triples
 from mlflow_cf.structures.kernels.blocks import SingleEffects, Tables, Threshold, any_reaches, decision_of, sum_up
 
 Array = NDArray[Any]
@@ -177,13 +178,21 @@ def _look(question: PairQuestion, row: Any, span: Any, base: Array, room: SetRoo
 
 
 @inner
-def _conclude(setting: Setting, row: Any, known: Any, room: SetRoom, out: FoundSets) -> None:
+def _conclude(question: PairQuestion, row: Any, known: Any, room: SetRoom, out: FoundSets) -> None:
     """Write the nearest candidates of distinct changed sets if these settle the row."""
-    scored, used, cutoff = known
+    (scored, paired, cutoff), tripled = known, 0
     pairs = choose_pairs(room.notes, cutoff)
     many = order_sets(room.notes) if pairs >= 0 else 0
-    if many >= room.notes.top_far.size and none_larger(room.least, setting.most, room.notes):
-        write_sets(row, many, (scored + pairs, used), room.notes, out)
+    if pairs < 0:
+        return
+    scored += pairs
+    if many < room.notes.top_far.size or not none_larger(room.least, question.setting.most, room.notes):
+        if not room.three.looked_at[0]:
+            return
+        many, triples, tripled = add_triples(question, row, many, room)
+        scored += triples
+    if many > 0:
+        write_sets(row, many, (scored, paired, tripled), room.notes, out)
 
 
 @inner
@@ -216,7 +225,7 @@ def _settle(question: PairQuestion, row: Any, most: MostPairs, room: SetRoom, ou
         used, farthest = used + more, min(farthest, farthest_of(room.notes))
         if not near < farthest:
             break
-    _conclude(question.setting, row, (scored, used, cutoff), room, out)
+    _conclude(question, row, (scored, used, cutoff), room, out)
 
 
 @kernel

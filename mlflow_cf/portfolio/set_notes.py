@@ -156,11 +156,20 @@ def none_larger(least: Any, most: Any, notes: SetNotes) -> Any:
 
 @inner
 def write_sets(row: Any, many: Any, counted: Any, notes: SetNotes, out: FoundSets) -> None:
-    """Write the nearest candidates of `many` changed sets that are in order; `counted`: scored ones, and others."""
+    """Write the nearest candidates of `many` changed sets that are in order.
+
+    `counted`: how many were scored, and what else counts as evaluations, for sets of up to two changes and of three.
+    """
     most, d = out.places.shape[1], len(notes.far)
     if many > most and notes.key[notes.order[most]] <= notes.key[notes.order[most - 1]] * (1.0 + APART):
         return  # which of them are verified depends on more than the distance
     for at in range(min(many, most)):
-        one, two = divmod(notes.which[notes.order[at]], d)
-        out.places[row, at, 0], out.places[row, at, 1] = notes.one[one, two], notes.two[one, two]
-    out.many[row], out.scored[row], out.used[row] = min(many, most), counted[0], counted[1]
+        which = notes.which[notes.order[at]]
+        if which < d * d:
+            one, two = divmod(which, d)
+            out.places[row, at, 0], out.places[row, at, 1] = notes.one[one, two], notes.two[one, two]
+        else:
+            for axis in range(3):
+                out.places[row, at, axis] = notes.three[which - d * d, axis]
+    out.many[row], out.scored[row] = min(many, most), counted[0]
+    out.paired[row], out.tripled[row] = counted[1], counted[2]

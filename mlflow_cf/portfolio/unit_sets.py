@@ -363,7 +363,7 @@ def _settle(question: UnitQuestion, row: Any, moves: UnitMoves, room: UnitSetRoo
         return
     sets = _larger_sets(question.setting, moves, score, room)
     if sets >= 0:
-        write_sets(row, many, (scored + pairs, 1 + room.search.counts[NEAR] + sets), notes, out)
+        write_sets(row, many, (scored + pairs, 1 + room.search.counts[NEAR] + sets, 0), notes, out)
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Rows of a long table that answers of one change settle, or of two for a model of trees, a block at a time.
+"""Rows of a long table that answers of few changes settle, a block at a time.
 
 What `NearestFew` settles is verified as all answers are: against every constraint, and by the logged model, which
 is asked about the candidates of a block in one call. Rows that are not settled, or whose candidate is refused, are left
@@ -51,7 +51,7 @@ DOUBT: Final = 1.01 * (CLOSE + SWEPT)  # of scores: what the search of single ro
 
 @dataclass(frozen=True, eq=False)
 class BlockAnswers:
-    """Answers of one or two changes each, as arrays.
+    """Answers of few changes each, as arrays.
 
     Attributes:
         predictions: of all rows of the request; target: what the model must say.
@@ -60,7 +60,8 @@ class BlockAnswers:
         changed: (m * k,) how many features each changes.
         searched, evaluations: (m,) what the search counts of each row, and what all that was asked.
         seconds: that each took.
-        scored: (m,) rows that the search counts beside a sweep and pairs of changes; None: no row.
+        scored: (m,) rows that the search counts beside a sweep, pairs of changes, and three; None: no row.
+        tripled: (m,) what it counts for three changes; None: nothing.
     """
 
     predictions: Predictions
@@ -74,6 +75,7 @@ class BlockAnswers:
     evaluations: Codes
     seconds: float
     scored: Codes | None = None
+    tripled: Codes | None = None
 
     @property
     def count(self) -> int:
@@ -103,8 +105,7 @@ class BlockAnswers:
         row = self.predictions.rows[int(self.numbers[at])]
         plain, old, count = bare(request, row), space.values(row.codes), self.count
         found = tuple(self._counterfactual(one, row.codes, old, plain) for one in range(at * count, (at + 1) * count))
-        scored = 0 if self.scored is None else int(self.scored[at])
-        statistics = _statistics(len(space), int(self.searched[at]), scored, self.seconds)
+        statistics = self._statistics(at)
         return replace(
             plain,
             status="found",
@@ -112,6 +113,15 @@ class BlockAnswers:
             evaluations=int(self.evaluations[at]),
             diagnostics={**statistics, "cut": "", "seconds": self.seconds},
         )
+
+    def _statistics(self, at: int) -> dict[str, Any]:
+        """Return what the search of a single row tells of itself, where few changes settle it."""
+        groups, searched = len(self.predictions.space), int(self.searched[at])
+        scored, tripled = (0 if some is None else int(some[at]) for some in (self.scored, self.tripled))
+        operators = dict.fromkeys((f"{operator}_s" for operator in Members.PHASES), 0.0)
+        delta = groups + 2 * (searched - groups - scored - tripled) + 3 * tripled + scored * groups
+        cells = {"cells_naive": searched * groups, "cells_delta": delta}
+        return {"generations": 0, "candidates": searched, **cells, **operators, "sweep_s": self.seconds}
 
     def _counterfactual(
         self, at: int, x0: Floats, old: Mapping[str, Level | None], plain: Explanation
@@ -209,14 +219,6 @@ class Found:
             space=predictions.space,
             speaker=request.speaker,
         )
-
-
-def _statistics(groups: int, searched: int, scored: int, seconds: float) -> dict[str, Any]:
-    """Return what the search of a single row tells of itself, where a sweep or pairs of changes settle it."""
-    operators = dict.fromkeys((f"{operator}_s" for operator in Members.PHASES), 0.0)
-    paired = searched - groups - scored
-    cells = {"cells_naive": searched * groups, "cells_delta": groups + 2 * paired + scored * groups}
-    return {"generations": 0, "candidates": searched, **cells, **operators, "sweep_s": seconds}
 
 
 class Portfolio:
@@ -341,14 +343,9 @@ class Portfolio:
             return None
         numbers, space = numbers[settled.rows], self._request.bound_policy.space
         chosen = ChosenSets.of(self._bound_policy, settled, codes[numbers], count)
-        searched = len(space) + settled.scored + settled.paired
+        searched = len(space) + settled.scored + settled.paired + settled.tripled
         within = searched + chosen.asked <= self._most_searched
-        chosen, numbers, searched, scored = (
-            chosen.take(within),
-            numbers[within],
-            searched[within],
-            settled.scored[within],
-        )
+        chosen, numbers, searched = chosen.take(within), numbers[within], searched[within]
         outcome = self._judged(np.concatenate([chosen.Z, chosen.undone])) if len(numbers) else None
         if outcome is None:
             return None
@@ -373,7 +370,8 @@ class Portfolio:
             searched=searched[kept],
             evaluations=(searched + chosen.asked)[kept],
             seconds=0.0,
-            scored=scored[kept],
+            scored=settled.scored[within][kept],
+            tripled=settled.tripled[within][kept],
         )
 
     def _answers(self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget) -> BlockAnswers:

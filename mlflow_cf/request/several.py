@@ -27,7 +27,7 @@ class ChosenSets(NamedTuple):
 
     Attributes:
         Z: (r * k, d) the answers, row after row, in their order; distance, changed: (r * k,) of each.
-        undone, owner: (v, d) lawful rows without one of the two changes of an answer, (v,) whose each is.
+        undone, owner: (v, d) lawful rows without one of several changes of an answer, (v,) whose each is.
         asked: (r,) how many rows the search of a single row asks about.
     """
 

@@ -141,7 +141,9 @@ class Sweeps:
         if pairs is not None:
             members.score(pairs)
             self._unknown = 3
-        return self._none_larger(few) or (pairs is not None and self._sets_of_three(few) and self._none_larger(few))
+            if few.three.tells and not few.costs_more(members.cutoff, 3):
+                self._sets_of_three(few)
+        return self._none_larger(few)
 
     def _sets_of_three(self, few: FewChanges) -> bool:
         """Note the nearest candidates of all sets of three changes; whether none other can be an answer."""

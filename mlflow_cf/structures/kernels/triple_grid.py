@@ -13,6 +13,8 @@ Array = NDArray[Any]
 LIMIT, BEST = range(2)  # of `TripleRoom.limit`
 COMPLETE, TOO_MANY = range(2)
 MOST_PLANE: Final = 2**18  # cells of a plane that trees tell apart, 1 MB
+EVENTS: Final = 2**15  # where boxes start or end, 800 KB; 100 trees of Adult and Credit have some thousand
+MOST_LISTED: Final = 2**12  # candidates
 WORD: Final = 64  # cells of a feature whose tests are tables, at most: a bit for each
 
 
@@ -80,7 +82,7 @@ class FoundTriples(NamedTuple):
 
     Attributes:
         at: (f, 3) the cells of candidates, each numbered among all of the grid.
-        far: (f,) how far each is.
+        far: (f,) how far each is; sure: (f,) whether it certainly meets the targets, and needs all three changes.
         top: (count,) how far the nearest candidates of distinct changed sets are, ascending; those known before
             among them.
         counts: (2,) how many candidates there are, and how many cells were looked at.
@@ -88,8 +90,15 @@ class FoundTriples(NamedTuple):
 
     at: Array
     far: Array
+    sure: Array
     top: Array
     counts: Array
+
+    @classmethod
+    def room(cls, most: int, top: Array) -> FoundTriples:
+        """Return arrays for so many candidates; `top`: what is known before."""
+        at, counts = np.empty((most, 3), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        return cls(at, np.empty(most), np.empty(most, dtype=np.bool_), top, counts)
 
 
 class TripleRoom(NamedTuple):

@@ -124,7 +124,7 @@ def _note(at: Any, far: Any, certain: Any, room: TripleRoom, found: FoundTriples
         return False
     for axis in range(3):
         found.at[count, axis] = room.cell[axis, at[axis]]
-    found.far[count] = far
+    found.far[count], found.sure[count] = far, certain
     found.counts[0] += 1
     if certain and far < room.limit[BEST]:
         room.limit[BEST], room.limit[LIMIT] = far, loosened(far)
@@ -208,7 +208,7 @@ def _conclude(begin: Any, room: TripleRoom, found: FoundTriples) -> None:
         if found.far[at] <= room.limit[LIMIT]:
             for axis in range(3):
                 found.at[kept, axis] = found.at[at, axis]
-            found.far[kept] = found.far[at]
+            found.far[kept], found.sure[kept] = found.far[at], found.sure[at]
             kept += 1
     found.counts[0] = kept
     at = top.size - 1

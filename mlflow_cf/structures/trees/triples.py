@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.trees import Trees, find_comparands
 from mlflow_cf.structures.kernels.triple_grid import (
     COMPLETE,
+    EVENTS,
+    MOST_LISTED,
     AskedTriples,
     FoundTriples,
     Grid,
@@ -20,9 +20,6 @@ from mlflow_cf.structures.kernels.triples import list_triples
 from mlflow_cf.structures.pair_tables import Numbers
 from mlflow_cf.structures.structure import Flags
 from mlflow_cf.structures.trees.forest import Ints
-
-EVENTS: Final = 2**15  # where boxes start or end, 800 KB; 100 trees of Adult and Credit have some thousand
-MOST_LISTED: Final = 2**12  # candidates
 
 
 def find_triples(
@@ -41,11 +38,11 @@ def find_triples(
         return None
     grid = _grid(trees, cell, feature, changes, order)
     room = TripleRoom.of(trees, int(np.diff(grid.start).max()), EVENTS)
-    at, far = np.empty((MOST_LISTED, 3), dtype=np.int64), np.empty(MOST_LISTED)
-    found = FoundTriples(at, far, known.copy(), np.zeros(2, dtype=np.int64))
+    found = FoundTriples.room(MOST_LISTED, known.copy())
     if list_triples(asked, grid, trees, room, found) != COMPLETE:
         return None
-    return found._replace(at=order[at[: found.counts[0]]], far=far[: found.counts[0]])
+    count = found.counts[0]
+    return found._replace(at=order[found.at[:count]], far=found.far[:count], sure=found.sure[:count])
 
 
 def _grid(trees: Trees, cell: Numbers, feature: Numbers, changes: GridChanges, order: Numbers) -> Grid:
