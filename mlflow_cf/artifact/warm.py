@@ -114,11 +114,19 @@ def _trees(value: type[np.floating[Any]]) -> ExplainedModel:
 
 
 def _layers(*widths: int) -> ExplainedModel:
-    """Wrap a linear model, or a network with so wide hidden layers of rectifiers."""
+    """Wrap a linear model, or a network with so wide hidden layers of rectifiers, which accepts half of the rows."""
     rng = np.random.default_rng(0)
     shapes = list(zip([3, *widths], [*widths, 1], strict=True))
     weights, biases = [rng.normal(size=shape) for shape in shapes], [np.zeros(shape[1]) for shape in shapes]
-    return _opened(lambda columns, space: Layers.compile(columns, space, weights, biases, "relu", "sigmoid"))
+
+    def build(columns: list[Column], space: FeatureSpace) -> Layers:
+        structure = Layers.compile(columns, space, weights, biases, "relu", "sigmoid")
+        codes = space.encode(_table())
+        sums = structure.sums([structure.encode(column, codes[:, column]) for column in range(codes.shape[1])])
+        halved = [*biases[:-1], -np.median(sums, axis=0)]
+        return Layers.compile(columns, space, weights, halved, "relu", "sigmoid")
+
+    return _opened(build)
 
 
 def _function(classes: tuple[int, ...], target: Any) -> ExplainedModel:
