@@ -445,7 +445,8 @@ def _settle_by_two(question: PairQuestion, asked: Any, known: Any, room: PairRoo
         begin, stop = first * part, first if part == 0 else pairs
         if begin < stop:
             size = _look_at_batch(question, (row, begin, stop), most, base, room)
-            if size < 0 or found[DOUBT] <= found[LIMIT] or room.tally[REFUSED] > MOST_FOUND // 2:
+            doubtful = found[DOUBT] < np.inf and found[DOUBT] <= found[LIMIT]
+            if size < 0 or doubtful or room.tally[REFUSED] > MOST_FOUND // 2:
                 return
             if size > 0:
                 used += 1 + size // PAIRS_PER_ROW

@@ -15,16 +15,20 @@ from people import CONSTRAINTS, MODELS, people, wrapped
 
 from mlflow_cf.engine import thresholds
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
-from mlflow_cf.model.judge import CountedJudge
+from mlflow_cf.model.judge import CountedJudge, OpenModel
+from mlflow_cf.options import WrapOptions
 from mlflow_cf.portfolio import pairs
 from mlflow_cf.request import answer, portfolio
 from mlflow_cf.request import expected as expected_rows
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.portfolio import DOUBT, Portfolio
+from mlflow_cf.structures import Forest, NumberColumn, TreeEnsemble, score_rows
 from mlflow_cf.words.explanations import Explanations, LazyExplanations
+from mlflow_cf.wrapping import assemble
 
 
 @contextmanager
@@ -54,7 +58,7 @@ TIMED = ("seconds", "judge_calls", "_s")
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_table_of_levels_that_the_background_lacks(count: int) -> None:
     """No block has a row to settle then; such tables ended with a `TypeError`."""
-    explained, rows = wrapped("boosting", 1, 0), people(101, 60).assign(town="elsewhere")
+    explained, rows = wrapped("boosting", 1, 0), people(101, 24).assign(town="elsewhere")
     with in_blocks(256):
         found = explained.explain(rows, count=count, why_not=False, n_jobs=1)
     with in_blocks(None):
@@ -217,6 +221,38 @@ def test_blocks_settle_rows_with_two_changes(kind: str) -> None:
     found, settled = explained_in_blocks(wrapped(kind, 0, 2), people(5, 300))
     two = [n for n, one in enumerate(found) if one.counterfactuals and one.counterfactuals[0].n_changed == 2]
     assert len(settled.intersection(two)) > 0.3 * len(two) > 0  # ties and missing numbers are left
+
+
+def test_blocks_look_on_where_the_nearest_pairs_do_not_do_what_is_expected() -> None:
+    """Either of a and b brings 0.5, and both bring no more; c brings 0.4 beside them and costs more; 0.8 is wanted."""
+    forest = Forest(
+        roots=np.array([0, 5], dtype=np.int32),
+        outputs=np.zeros(2, dtype=np.int32),
+        column=np.array([0, 1, -1, -1, -1, 2, -1, -1], dtype=np.int32),
+        threshold=np.full(8, 0.5),
+        missing_left=np.zeros(8, dtype=np.bool_),
+        left=np.array([1, 2, 2, 3, 4, 6, 6, 7], dtype=np.int32),
+        right=np.array([4, 3, 2, 3, 4, 7, 6, 7], dtype=np.int32),
+        value=np.array([0, 0, 0, 0.5, 0.5, 0, 0, 0.4])[:, None],
+        rule="<= float64",
+        base=np.array([-0.8]),
+        link="sigmoid",
+    )
+    data = pd.DataFrame({"a": [0.0, 1.0, 100.0], "b": [0.0, 2.0, 100.0], "c": [0.0, 50.0, 100.0]})
+    space = FeatureSpace.infer(data)
+    trees = TreeEnsemble.compile(forest, [NumberColumn(column) for column in range(3)], space)
+
+    def score(rows: pd.DataFrame) -> Any:
+        return score_rows(trees, space.encode(rows))
+
+    def decide(rows: pd.DataFrame) -> Any:
+        return score(rows).argmax(axis=1)
+
+    model = OpenModel("trees", (0, 1), decide, score, "probability", compile=lambda *_: trees)
+    explained = assemble(model, data, None, WrapOptions(target=1))
+    found, settled = explained_in_blocks(explained, data.iloc[np.zeros(100, dtype=int)])
+    assert settled == set(range(100))
+    assert {tuple(change.feature for change in one.counterfactuals[0].changes) for one in found} == {("a", "c")}
 
 
 @pytest.mark.parametrize(
