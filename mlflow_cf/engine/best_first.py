@@ -298,9 +298,12 @@ class BestFirst:
             self._push(whole)
 
     def _decide_by_triples(self, few: FewChanges) -> bool:
-        """Add all candidates of three changes, and a box for every larger set of groups; return whether that is all."""
-        larger = few.sets(self.limit, 4) if self.redundant is not None and np.isfinite(self.limit) else None
-        if larger is None:
+        """Add all candidates of three changes, and a box for every larger set of groups; return whether that is all.
+
+        Where one answer is wanted, only if no larger set can be as near: a search among sets is better for these.
+        """
+        larger = few.sets(self.limit, 4) if np.isfinite(self.limit) else None
+        if larger is None or (self.redundant is None and len(larger)):
             return False
         triples = few.three.near(TripleLimits(self.limit, np.empty(0), self.tolerance), self.budget)
         if triples is None or not self._add(triples, 3):
