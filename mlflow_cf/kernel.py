@@ -39,6 +39,7 @@ SOURCES: Final = (
     "portfolio/set_notes.py",
     "portfolio/set_room.py",
     "portfolio/triple_sets.py",
+    "portfolio/unit_kernels.py",
     "portfolio/unit_sets.py",
     "problem/single_features.py",
     "problem/distance.py",

@@ -131,7 +131,7 @@ class FewChanges:
         """Return the nearest of them (m, G), and (m,) whether each certainly meets the target.
 
         They are looked at so many at a time and then twice as many, those that are as far as the last one among them,
-        until one of them certainly does.
+        until one of them certainly does; none is farther than that one.
         """
         places, sure, far = self._alone(limit, tolerance)
         order = np.argsort(far, kind="stable")
@@ -144,8 +144,12 @@ class FewChanges:
             stop, at_once = int(np.searchsorted(far, loose(float(far[last])), side="right")), 2 * at_once
             codes = self.actions.candidates(places[start:stop, None])
             lawful = self.problem.held(codes)
-            parts.append(codes[lawful])
-            held.append(sure[start:stop][lawful])
+            certain = np.flatnonzero(lawful & sure[start:stop])
+            if len(certain):
+                stop = int(np.searchsorted(far, loose(float(far[start + certain[0]])), side="right"))
+            here = np.flatnonzero(lawful[: stop - start])
+            parts.append(codes[here])
+            held.append(sure[start:stop][here])
         found = np.concatenate([self.problem.own[None][:0], *parts])
         self._single = float(far[stop]) * (1 - ROUNDING) if stop < len(far) else limit, tolerance, found
         return found, np.concatenate([np.empty(0, dtype=np.bool_), *held])

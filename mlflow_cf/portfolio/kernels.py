@@ -1,8 +1,9 @@
 """The nearest single change of each row of a block.
 
-A row is settled where the nearest change that may turn the decision certainly does, and nothing else is as near. The
-values of a number are looked at from the row's own value outwards, so that those beyond the nearest change known so far
-need not be. All other rows are left to the search of single rows, which knows more.
+A row is settled where the nearest change that may turn the decision certainly does, and nothing else is as near; where
+some that are nearer are in doubt, they are scored as rows first. The values of a number are looked at from the row's
+own value outwards, so that those beyond the nearest change known so far need not be. All other rows are left to the
+search of single rows, which knows more.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from mlflow_cf.problem.single_features import OwnProgram, PackedColumns
 from mlflow_cf.rounding import ROUNDING, loosened
 
 Array = NDArray[Any]
-TIES: Final = 16  # changes as near as the nearest one; of rows with more, the search of single rows takes care
+TIES: Final = 16  # changes no farther than the nearest that is sure; the search of single rows takes care of more
+LOST: Final = 2**30  # noted changes from this on: there was no room for one that may be nearer than all others
 MOST_TIES: Final = 8  # of these that are lawful: they are verified together
-TOGETHER: Final = 16  # values that are scored at a time
 # What is known of a row: nothing; all single changes, beside which two may be as near; its nearest counterfactual; that
-# rules over several features refuse the nearest single changes
-LEFT, UNTIL_TWO, SETTLED, UNTIL_LAWFUL = range(4)
+# rules over several features refuse the nearest single changes; the nearest ones, of which some are in doubt
+LEFT, UNTIL_TWO, SETTLED, UNTIL_LAWFUL, IN_DOUBT = range(5)
 
 
 class Setting(NamedTuple):
@@ -73,14 +74,27 @@ class Singles(NamedTuple):
     Attributes:
         place: (m,) the position of the nearest change among all values that turns the decision; -1: there is none.
         far: (m,) how far it is; inf: there is none.
-        ties: (m,) how many are as near as that, itself among them.
-        known: (m,) LEFT, UNTIL_TWO, SETTLED or UNTIL_LAWFUL.
+        ties: (m,) how many are verified with it, itself among them: those as near, or those in doubt that are scored.
+        known: (m,) LEFT, UNTIL_TWO, SETTLED, UNTIL_LAWFUL or IN_DOUBT.
+        doubts: (m, TIES) of rows IN_DOUBT the positions of all changes that may turn the decision, up to the nearest
+            that certainly does; -1: there are no more.
+        sure: (m, TIES) whether each certainly does; least: (m, 2) see `Nearest`.
     """
 
     place: Array
     far: Array
     ties: Array
     known: Array
+    doubts: Array
+    sure: Array
+    least: Array
+
+    @classmethod
+    def none(cls, rows: int) -> Singles:
+        """Return that nothing is known of so many rows."""
+        place, (ties, known) = np.full(rows, -1, dtype=np.int64), np.array([[0], [LEFT]]).repeat(rows, axis=1)
+        doubts, sure = np.full((rows, TIES), -1, dtype=np.int64), np.zeros((rows, TIES), dtype=np.bool_)
+        return cls(place, np.full(rows, np.inf), ties, known, doubts, sure, np.full((rows, 2), np.inf))
 
 
 class Nearest(NamedTuple):
@@ -150,7 +164,8 @@ def cost_at(setting: Setting, rows: BlockRows, row: Any, group: Any, place: Any)
 
 
 @inner
-def _begin(x0: Array, near: Nearest) -> None:
+def begin_row(x0: Array, near: Nearest) -> None:
+    """Forget the last row, and copy one."""
     near.noted[0], near.cutoff[0] = 0, np.inf
     near.least[:] = np.inf
     for column in range(x0.size):
@@ -158,7 +173,7 @@ def _begin(x0: Array, near: Nearest) -> None:
 
 
 @inner
-def _note_least(cost: Any, near: Nearest) -> None:
+def note_least(cost: Any, near: Nearest) -> None:
     """Note what a feature's cheapest change costs at least."""
     if cost < near.least[0]:
         near.least[1] = near.least[0]
@@ -181,21 +196,29 @@ def is_lawful(setting: Setting, x0: Array, near: Nearest, group: Any, place: Any
 
 
 @inner
-def _consider(near: Nearest, group: Any, place: Any, far: Any, sure: Any) -> None:
-    """Note a lawful change that may turn the decision, and drop those that are farther than the nearest."""
+def _drop_farther(limit: Any, near: Nearest) -> None:
+    """Forget the changes that are farther than a limit."""
+    kept = 0
+    for at in range(min(near.noted[0], TIES)):
+        if near.far[at] <= limit:
+            near.place[kept], near.far[kept] = near.place[at], near.far[at]
+            near.sure[kept], near.group[kept] = near.sure[at], near.group[at]
+            kept += 1
+    near.noted[0] = kept if near.noted[0] < LOST else near.noted[0]
+
+
+@inner
+def consider(near: Nearest, group: Any, place: Any, far: Any, sure: Any) -> None:
+    """Note a lawful change that may turn the decision, and drop those that are farther than the nearest sure one."""
     limit = loosened(far)
-    if limit < near.cutoff[0]:
+    if sure > 0.0 and limit < near.cutoff[0]:
         near.cutoff[0] = limit
-        kept = 0
-        for at in range(min(near.noted[0], TIES)):
-            if near.far[at] <= limit:
-                near.place[kept], near.far[kept] = near.place[at], near.far[at]
-                near.sure[kept], near.group[kept] = near.sure[at], near.group[at]
-                kept += 1
-        near.noted[0] = kept
+        _drop_farther(limit, near)
     if near.noted[0] < TIES:
         at = near.noted[0]
         near.place[at], near.far[at], near.sure[at], near.group[at] = place, far, sure, group
+    elif sure == 0.0:
+        near.noted[0] = LOST
     near.noted[0] += 1
 
 
@@ -235,11 +258,9 @@ def _precedes(setting: Setting, x0: Array, near: Nearest, one: Any, two: Any) ->
 
 @inner
 def _first_of_ties(setting: Setting, x0: Array, near: Nearest) -> Any:
-    """Return the first of the nearest changes, and how many are lawful; < 0: some may not turn the decision."""
+    """Return the first of the nearest changes, and how many are lawful."""
     best, lawful = -1, 0
     for at in range(near.noted[0]):
-        if near.sure[at] == 0.0:
-            return -1, -1
         column = setting.packed.column[near.group[at]]
         near.candidate[column] = setting.packed.values[near.place[at]]
         if keeps(setting.joint, 0, setting.joint.rule.size - 1, near.candidate, x0, near.stack):
@@ -251,7 +272,27 @@ def _first_of_ties(setting: Setting, x0: Array, near: Nearest) -> Any:
 
 
 @inner
-def _settle(setting: Setting, x0: Array, near: Nearest, which: Any, out: Singles) -> None:
+def _in_doubt(near: Nearest) -> Any:
+    """Whether some of the changes that were noted may not turn the decision."""
+    doubts = 0
+    for at in range(near.noted[0]):
+        doubts += near.sure[at] == 0.0
+    return doubts > 0
+
+
+@inner
+def _note_doubts(setting: Setting, near: Nearest, row: Any, out: Singles) -> None:
+    """Write the changes of a row of which some are in doubt, unless rules over several features may speak of them."""
+    for at in range(near.noted[0]):
+        if setting.linked[near.group[at]]:
+            return
+    for at in range(near.noted[0]):
+        out.doubts[row, at], out.sure[row, at] = near.place[at], near.sure[at] > 0.0
+    out.known[row], out.least[row, 0], out.least[row, 1] = IN_DOUBT, near.least[0], near.least[1]
+
+
+@inner
+def settle_row(setting: Setting, x0: Array, near: Nearest, which: Any, out: Singles) -> None:
     """Write the nearest change of a row if the row is lawful, and whether it settles the row."""
     row, stays = which
     out.place[row], out.far[row], out.ties[row], out.known[row] = -1, np.inf, 0, LEFT
@@ -261,6 +302,9 @@ def _settle(setting: Setting, x0: Array, near: Nearest, which: Any, out: Singles
         return
     if near.noted[0] > 1:
         _drop_alike(setting, near)
+    if _in_doubt(near):
+        _note_doubts(setting, near, row, out)
+        return
     best, lawful = _first_of_ties(setting, x0, near)
     if 0 < lawful <= MOST_TIES:
         far, two = near.far[best], (near.least[0] + near.least[1]) * (1.0 - 2 * ROUNDING)
@@ -278,7 +322,7 @@ def stays_lawful(setting: Setting, x0: Array, near: Nearest) -> Any:
 
 
 @inner
-def _above(packed: PackedColumns, group: Any, own: Any) -> Any:
+def first_above(packed: PackedColumns, group: Any, own: Any) -> Any:
     """Return the place of the first value of a feature that is not less than the row's own."""
     low, high = packed.start[group], packed.start[group + 1]
     while low < high:
@@ -302,7 +346,7 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
     packed = setting.packed
     for row in range(len(rows.X)):
         x0 = rows.X[row]
-        _begin(x0, near)
+        begin_row(x0, near)
         lawful = rows.lawful[row] and stays_lawful(setting, x0, near)
         for group in range(packed.column.size if lawful else 0):
             if setting.frozen[group]:
@@ -310,7 +354,7 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
             own = x0[packed.column[group]]
             first, stop, least = packed.start[group], packed.start[group + 1], np.inf
             ranked = is_ranked(packed, group, own)
-            middle = _above(packed, group, own) if ranked else first
+            middle = first_above(packed, group, own) if ranked else first
             for side in range(2 if ranked else 1):
                 place, step = (middle, 1) if side == 0 else (middle - 1, -1)
                 while first <= place < stop:
@@ -322,134 +366,27 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
                             if ranked:
                                 break
                         elif score >= rows.may[row] and is_lawful(setting, x0, near, group, place):
-                            _consider(near, group, place, far, 1.0 if score >= rows.sure[row] else 0.0)
+                            consider(near, group, place, far, 1.0 if score >= rows.sure[row] else 0.0)
                     place += step
-            _note_least(least, near)
-        _settle(setting, x0, near, (row, lawful), out)
-
-
-class Units(NamedTuple):
-    """One layer of units, rectified or not, over the values of all features; see `HiddenLayer`.
-
-    Attributes:
-        added: (width, TOGETHER + t + TOGETHER) what every value adds to the units, with room on both sides.
-        weights: (width,) of the units in the decision score; shift: what is added to it.
-        least: (1,) the least value of a unit: 0 of a rectified one, else minus infinity.
-        total: (m, width) the units of the rows; own: (m, n, width) what their own value of each feature adds.
-        others: (width,) room for the units of a row without one feature.
-        scores, places: (TOGETHER,) room for the decision scores of values, and where these are.
-    """
-
-    added: Array
-    weights: Array
-    shift: Array
-    least: Array
-    total: Array
-    own: Array
-    others: Array
-    scores: Array
-    places: Array
-
-
-@inner
-def _score_neighbours(units: Units, first: Any) -> None:
-    """Write the decision scores of the values from place `first` on."""
-    least, scores = units.least[0], units.scores
-    for at in range(TOGETHER):
-        scores[at] = units.shift[0]
-    for unit in range(units.weights.size):
-        others, weight, added = units.others[unit], units.weights[unit], units.added[unit]
-        for at in range(TOGETHER):
-            value = others + added[first + TOGETHER + at]
-            scores[at] += weight * (max(least, value))
-
-
-@inner
-def _score_sampled(units: Units, first: Any, stop: Any) -> None:
-    """Write the decision scores of some values between two places, and where they are."""
-    least, scores = units.least[0], units.scores
-    for at in range(TOGETHER):
-        scores[at] = units.shift[0]
-        units.places[at] = first + at * (stop - first - 1) // (TOGETHER - 1)
-    for unit in range(units.weights.size):
-        others, weight, added = units.others[unit], units.weights[unit], units.added[unit]
-        for at in range(TOGETHER):
-            value = others + added[units.places[at] + TOGETHER]
-            scores[at] += weight * (max(least, value))
-
-
-@inner
-def _leave_out(units: Units, row: Any, group: Any) -> None:
-    """Write the units of a row without what its own value of a feature adds."""
-    for unit in range(units.weights.size):
-        units.others[unit] = units.total[row, unit] - units.own[row, group, unit]
-
-
-@inner
-def _sample(setting: Setting, rows: BlockRows, row: Any, units: Units, near: Nearest) -> None:
-    """Find out how far any change need be looked at, by some values of every number."""
-    packed = setting.packed
-    for group in range(packed.column.size):
-        first, stop = packed.start[group], packed.start[group + 1]
-        if setting.frozen[group] or stop - first <= 2 * TOGETHER:
-            continue
-        _leave_out(units, row, group)
-        _score_sampled(units, first, stop)
-        own = rows.X[row, packed.column[group]]
-        for at in range(TOGETHER):
-            place = units.places[at]
-            if units.scores[at] < rows.sure[row] or packed.values[place] == own:
-                continue
-            limit = loosened(cost_at(setting, rows, row, group, place))
-            if limit < near.cutoff[0] and is_lawful(setting, rows.X[row], near, group, place):
-                near.cutoff[0] = limit
-
-
-@inner
-def _scan(setting: Setting, rows: BlockRows, row: Any, span: Any, units: Units, near: Nearest) -> Any:
-    """Look at the values of a feature from a place on, up or down; return what the cheapest costs at least."""
-    packed, (group, place, step, ranked) = setting.packed, span
-    first, stop, least = packed.start[group], packed.start[group + 1], np.inf
-    x0 = rows.X[row]
-    own, scored = x0[packed.column[group]], stop
-    while first <= place < stop:
-        if packed.values[place] != own:
-            far = cost_at(setting, rows, row, group, place)
-            least = min(least, far)
-            if far > near.cutoff[0]:
-                if ranked:
-                    break
-            else:
-                if not scored <= place < scored + TOGETHER:
-                    scored = place if step > 0 else place - TOGETHER + 1
-                    _score_neighbours(units, scored)
-                score = units.scores[place - scored]
-                if score >= rows.may[row] and is_lawful(setting, x0, near, group, place):
-                    _consider(near, group, place, far, 1.0 if score >= rows.sure[row] else 0.0)
-        place += step
-    return least
+            note_least(least, near)
+        settle_row(setting, x0, near, (row, lawful), out)
 
 
 @kernel
-def nearest_by_units(setting: Setting, rows: BlockRows, units: Units, near: Nearest, out: Singles) -> None:
-    """Settle rows by units that score values as they are looked at."""
-    packed = setting.packed
-    for row in range(len(rows.X)):
+def nearest_of_doubts(
+    setting: Setting, rows: BlockRows, doubtful: Array, turns: Array, near: Nearest, out: Singles
+) -> None:
+    """Settle rows IN_DOUBT (n,) by which of their changes (n, TIES) turn the decision."""
+    for which in range(doubtful.size):
+        row = doubtful[which]
         x0 = rows.X[row]
-        _begin(x0, near)
-        lawful = rows.lawful[row] and stays_lawful(setting, x0, near)
-        if lawful:
-            _sample(setting, rows, row, units, near)
-        for group in range(packed.column.size if lawful else 0):
-            if setting.frozen[group]:
-                continue
-            own = x0[packed.column[group]]
-            _leave_out(units, row, group)
-            ranked = is_ranked(packed, group, own)
-            middle = _above(packed, group, own) if ranked else packed.start[group]
-            least = _scan(setting, rows, row, (group, middle, 1, ranked), units, near)
-            if ranked:
-                below = _scan(setting, rows, row, (group, middle - 1, -1, True), units, near)
-                least = min(least, below)
-            _note_least(least, near)
-        _settle(setting, x0, near, (row, lawful), out)
+        begin_row(x0, near)
+        near.least[0], near.least[1] = out.least[row, 0], out.least[row, 1]
+        for at in range(TIES):
+            place = out.doubts[row, at]
+            if place >= 0 and turns[which, at]:
+                group = np.searchsorted(setting.packed.start, place, side="right") - 1
+                kept, far = near.noted[0], cost_at(setting, rows, row, group, place)
+                near.place[kept], near.far[kept], near.sure[kept], near.group[kept] = place, far, 1.0, group
+                near.noted[0] += 1
+        settle_row(setting, x0, near, (row, True), out)

@@ -24,22 +24,22 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.portfolio.kernels import (
+    IN_DOUBT,
     LEFT,
     SETTLED,
-    TOGETHER,
     UNTIL_LAWFUL,
     UNTIL_TWO,
     BlockRows,
     Nearest,
     Setting,
     Singles,
-    Units,
     nearest_by_cells,
-    nearest_by_units,
+    nearest_of_doubts,
 )
 from mlflow_cf.portfolio.pair_room import ALONE
 from mlflow_cf.portfolio.pairs import NearestPairs, tells_pairs
 from mlflow_cf.portfolio.set_room import FoundSets
+from mlflow_cf.portfolio.unit_kernels import TOGETHER, Units, nearest_by_units
 from mlflow_cf.portfolio.unit_sets import RowUnits, UnitBlocks, UnitQuestion, UnitSetRoom, nearest_unit_sets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.single_features import PackedColumns
@@ -59,16 +59,19 @@ class Settled(NamedTuple):
         Z: (s, d) the counterfactuals.
         singles: (s,) how many single changes are verified: those as near as one, or the nearest ones beside two.
         paired: (s,) evaluations that pairs of changes count, 0 where none was looked at.
+        scored: (s,) single changes in doubt that were scored as rows, which count as evaluations.
     """
 
     rows: Codes
     Z: Floats
     singles: Codes
     paired: Codes
+    scored: Codes
 
     def take(self, some: Codes) -> Settled:
         """Return some of them."""
-        return Settled(self.rows[some], self.Z[some], self.singles[some], self.paired[some])
+        parts = self.singles[some], self.paired[some], self.scored[some]
+        return Settled(self.rows[some], self.Z[some], *parts)
 
     @classmethod
     def joined(cls, parts: Sequence[Settled]) -> Settled:
@@ -110,9 +113,7 @@ class FewChanges(NamedTuple):
     @classmethod
     def none(cls, rows: int) -> FewChanges:
         """Return that nothing is known of so many rows."""
-        far, (ties, known) = np.full(rows, np.inf), np.array([[0], [LEFT]]).repeat(rows, axis=1)
-        singles = Singles(np.full(rows, -1, dtype=np.int64), far, ties, known)
-        return cls(singles, np.full((rows, 2), -1, dtype=np.int64), np.zeros(rows, dtype=np.int64))
+        return cls(Singles.none(rows), np.full((rows, 2), -1, dtype=np.int64), np.zeros(rows, dtype=np.int64))
 
 
 class Scores(Protocol):
@@ -132,13 +133,14 @@ class NearestFew:
     """Finds the nearest one or two changes of rows; threads may share it.
 
     Attributes:
-        bound_policy: all constraints, of which kernels can check every one.
+        bound_policy: all constraints, of which kernels can check every one; scorer: rates rows.
         scores: of the opened model; decision: from which one on the target is met.
         setting: what kernels know of both.
         listed: the rules that list the values of a feature.
     """
 
     bound_policy: BoundPolicy
+    scorer: Scorer
     scores: Scores
     decision: DecisionScore
     setting: Setting
@@ -180,19 +182,36 @@ class NearestFew:
             refused=_refused(tables.short.packed, alone, len(bound_policy.space)),
             most=min([len(tables.all), *(limit.most for limit in bound_policy.limits)]),
         )
-        return cls(bound_policy, scores, decision, setting, Checks.of(alone))
+        return cls(bound_policy, scorer, scores, decision, setting, Checks.of(alone))
 
-    def settle(self, X: Floats, most: int) -> Settled:
+    def settle(self, X: Floats, most: int, off: float) -> Settled:
         """Return what settles rows X (m, d), without levels that the background lacks.
 
-        Tables of pairs of a row may have `most` numbers.
+        Tables of pairs of a row may have `most` numbers. Of rows whose scores are within `off` of a decision, a proof
+        asks the logged model.
         """
-        rows, out = self._block(X), FewChanges.none(len(X))
-        self.scores.settle(self.setting, rows, Nearest.room(X.shape[1], self._steps), out, most)
+        rows, out, near = self._block(X), FewChanges.none(len(X)), Nearest.room(X.shape[1], self._steps)
+        self.scores.settle(self.setting, rows, near, out, most)
+        scored = self._decide(rows, near, out.singles, off)
         one, pair = out.singles.known == SETTLED, out.places[:, 0] >= 0
         some = np.flatnonzero(one | pair)
         places = np.where(pair[:, None], out.places, np.column_stack([out.singles.place, np.full(len(X), -1)]))
-        return Settled(some, self._changed(X[some], places[some]), out.singles.ties[some], out.paired[some])
+        Z = self._changed(X[some], places[some])
+        return Settled(some, Z, out.singles.ties[some], out.paired[some], scored[some])
+
+    def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, off: float) -> Codes:
+        """Score the single changes that are in doubt, and settle rows by those; return (m,) how many of each row."""
+        X, scored = rows.X, np.zeros(len(rows.X), dtype=np.intp)
+        some = np.flatnonzero(singles.known == IN_DOUBT)
+        if len(some):
+            turns, doubts = singles.sure[some], singles.doubts[some]
+            row, at = np.nonzero((doubts >= 0) & ~turns)
+            Z = self._changed(X[some[row]], doubts[row, at][:, None])
+            turns[row, at], margin = self.scorer.margins(self.scorer.encoded(range(X.shape[1]), Z))
+            scored[some] = np.bincount(row, minlength=len(some))
+            nearest_of_doubts(self.setting, rows, some, turns, near, singles)
+            singles.known[some[row[margin < off]]] = LEFT
+        return scored
 
     def several(self, X: Floats, count: int, most: int) -> SettledSets | None:
         """Return the nearest `most` candidates of rows X (m, d) that `count` answers of few changes settle.

@@ -16,7 +16,7 @@ from mlflow_cf.constraints.programs import keeps
 from mlflow_cf.engine.few_changes import Changes, find_nearest_two
 from mlflow_cf.engine.thresholds import FARTHER, MOST_FOUND, PAIRS_PER_ROW, VALUES_AT_ONCE
 from mlflow_cf.kernel import inner, kernel
-from mlflow_cf.portfolio.kernels import MOST_TIES, cost_at, is_lawful, is_ranked, sort_by
+from mlflow_cf.portfolio.kernels import cost_at, is_lawful, is_ranked, sort_by
 from mlflow_cf.portfolio.pair_room import (
     ALONE,
     BEST,
@@ -385,20 +385,19 @@ def _look_alone(question: PairQuestion, row: Any, listed: Any, limit: Any, room:
 
     < 0: some may not turn the decision, or are as near as the nearest.
     """
-    tried, order, stop, at_once, count, best = room.tried, room.order, 0, 1, 0, -1
+    tried, order, stop, at_once, best = room.tried, room.order, 0, 1, -1
     while listed > 0 and tried.gain[order[listed - 1]] > limit:
         listed -= 1
-    while stop < listed and count == 0:
+    while stop < listed and best < 0:
         far, at_once = loosened(tried.gain[order[min(stop + at_once, listed) - 1]]), 2 * at_once
         while stop < listed and tried.gain[order[stop]] <= far:
             here, at = order[stop], tried.sorted_group[order[stop]]
             if suits(question, row, at, room):
-                tie = best >= 0 and tried.cost[at] <= tried.cost[best] * (1.0 + APART)
-                if tie or tried.sorted_gain[here] < question.rows.sure[row] or count == MOST_TIES:
+                if best >= 0 or tried.sorted_gain[here] < question.rows.sure[row]:
                     return -1, -1
-                best, count = at if best < 0 else best, count + 1
+                best, far = at, min(far, loosened(tried.cost[at]))
             stop += 1
-    return count, best
+    return np.int64(best >= 0), best
 
 
 @inner

@@ -46,7 +46,8 @@ from mlflow_cf.words.result import Counterfactual, Explanation, Proof
 ROWS_AT_ONCE: Final = 1_024  # whose changes are tried together: arrays of scores stay small
 ROWS_JUDGED: Final = 4_096  # of a block: a pipeline's call costs 8 to 16 ms of Python however few rows
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
-DOUBT: Final = 1.01 * (CLOSE + SWEPT)  # of scores: what the search of single rows doubts is doubted here too
+WIDER: Final = 1.01  # than the search of single rows doubts, whose scores are rounded otherwise
+DOUBT: Final = WIDER * (CLOSE + SWEPT)  # of scores
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +61,9 @@ class BlockAnswers:
         changed: (m * k,) how many features each changes.
         searched, evaluations: (m,) what the search counts of each row, and what all that was asked.
         seconds: that each took.
-        scored: (m,) rows that the search counts beside a sweep, pairs of changes, and three; None: no row.
-        tripled: (m,) what it counts for three changes; None: nothing.
+        scored: (m,) rows that the search counts beside a sweep, pairs of changes, and three.
+        tripled: (m,) what it counts for three changes.
+        proof: what is proved of each answer: nothing of several, unless it is asked for.
     """
 
     predictions: Predictions
@@ -74,18 +76,14 @@ class BlockAnswers:
     searched: Codes
     evaluations: Codes
     seconds: float
-    scored: Codes | None = None
-    tripled: Codes | None = None
+    scored: Codes
+    tripled: Codes
+    proof: Proof
 
     @property
     def count(self) -> int:
         """The number of answers of each row."""
         return len(self.Z) // max(len(self.numbers), 1)
-
-    @property
-    def proof(self) -> Proof:
-        """What is proved of each answer: nothing of several, unless it is asked for."""
-        return "optimal" if self.scored is None else "none"
 
     @property
     def answered(self) -> Codes:
@@ -96,7 +94,7 @@ class BlockAnswers:
         """Return the only answers of some rows, with what the model says of these; None of none."""
         if not len(some):
             return None
-        parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations")
+        parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations", "scored", "tripled")
         return replace(self, outcome=outcome, **{key: getattr(self, key)[some] for key in parts})
 
     def explanation(self, at: int) -> Explanation:
@@ -117,7 +115,7 @@ class BlockAnswers:
     def _statistics(self, at: int) -> dict[str, Any]:
         """Return what the search of a single row tells of itself, where few changes settle it."""
         groups, searched = len(self.predictions.space), int(self.searched[at])
-        scored, tripled = (0 if some is None else int(some[at]) for some in (self.scored, self.tripled))
+        scored, tripled = int(self.scored[at]), int(self.tripled[at])
         operators = dict.fromkeys((f"{operator}_s" for operator in Members.PHASES), 0.0)
         delta = groups + 2 * (searched - groups - scored - tripled) + 3 * tripled + scored * groups
         cells = {"cells_naive": searched * groups, "cells_delta": delta}
@@ -328,10 +326,11 @@ class Portfolio:
     def _settled(self, X: Floats, few: NearestFew) -> Settled:
         """Return what settles rows X (m, d), as long as there is time."""
         parts: list[Settled] = []
+        off = WIDER * (SCORE_TOLERANCES * self._request.judges.tolerance + SWEPT)
         for start in range(0, len(X), ROWS_AT_ONCE):
             if parts and self._late():
                 break
-            part = few.settle(np.ascontiguousarray(X[start : start + ROWS_AT_ONCE]), self._most_paired)
+            part = few.settle(np.ascontiguousarray(X[start : start + ROWS_AT_ONCE]), self._most_paired, off)
             parts.append(part._replace(rows=start + part.rows))
         return Settled.joined(parts)
 
@@ -372,12 +371,14 @@ class Portfolio:
             seconds=0.0,
             scored=settled.scored[within][kept],
             tripled=settled.tripled[within][kept],
+            proof="none",
         )
 
     def _answers(self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget) -> BlockAnswers:
         """Return the answers of rows X (m, d), of each of which the model was asked so many rows."""
         space = self._request.bound_policy.space
-        columns, searched = tuple((column,) for column in range(len(space))), len(space) + settled.paired
+        columns = tuple((column,) for column in range(len(space)))
+        searched = len(space) + settled.paired + settled.scored
         return BlockAnswers(
             predictions=self.predictions,
             target=target,
@@ -389,6 +390,9 @@ class Portfolio:
             searched=searched,
             evaluations=searched + asked,
             seconds=0.0,
+            scored=settled.scored,
+            tripled=np.zeros(len(numbers), dtype=np.intp),
+            proof="optimal",
         )
 
     @cached_property

@@ -1,5 +1,6 @@
 """Rows explained in blocks get the answers of rows explained one by one, whatever the size of a block."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,6 +13,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import dear
 from people import CONSTRAINTS, MODELS, people, wrapped
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
 
 from mlflow_cf.engine import thresholds
 from mlflow_cf.explained import ExplainedModel
@@ -28,7 +32,7 @@ from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.portfolio import DOUBT, Portfolio
 from mlflow_cf.structures import Forest, NumberColumn, TreeEnsemble, score_rows
 from mlflow_cf.words.explanations import Explanations, LazyExplanations
-from mlflow_cf.wrapping import assemble
+from mlflow_cf.wrapping import assemble, wrap
 
 
 @contextmanager
@@ -327,3 +331,36 @@ def near_of(target: SumTarget, end: float) -> float:
 def scorer_of(target: SumTarget) -> Any:
     """Return a scorer of this target alone; only its targets are asked."""
     return Scorer(None, None, (target,))  # type: ignore[arg-type]
+
+
+@dear(3)
+@given(
+    kind=st.sampled_from(["logistic", "network", "boosting"]),
+    seed=st.integers(0, 5),
+    most=st.sampled_from([40, 600]),
+    linked=st.booleans(),
+)
+def test_changes_in_doubt_are_scored_as_the_search_of_a_row_does(
+    *, kind: str, seed: int, most: int, linked: bool
+) -> None:
+    """Of values that lie close together, some bring the score so near to the threshold that the row must tell."""
+    rng = np.random.default_rng(seed)
+    steps = rng.integers(0, 4_000, (400, 3))
+    data = pd.DataFrame(steps / 10_000, columns=list("abc"))
+    labels = (data @ [1.0, 2.0, -1.0] > 0.4).astype(int)
+    models = {
+        "logistic": LogisticRegression(C=0.1),
+        "network": MLPClassifier((5,), max_iter=300, random_state=seed),
+        "boosting": GradientBoostingClassifier(n_estimators=15, random_state=seed),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = models[kind].fit(data, labels)
+    constraints = {"rules": ["x_cf.a - x_cf.b <= 0.3"]} if linked else {}
+    explained = wrap(model, data, target=1, seed=0, why_not=False, constraints=constraints)
+    rows = data.iloc[:100]  # enough to be predicted by the logged model first
+    with in_blocks(None):
+        expected = explained.explain(rows, max_evaluations=most)
+    with in_blocks(32):
+        found = explained.explain(rows, max_evaluations=most)
+    assert told(found) == told(expected)
