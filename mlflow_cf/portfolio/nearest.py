@@ -97,6 +97,23 @@ class SettledSets(NamedTuple):
     tripled: Codes
 
 
+class AlikeDoubts(NamedTuple):
+    """Tolerances of scores in doubt that blocks decide as the search of a single row does.
+
+    Attributes:
+        proved: within it a proof asks the logged model, so that such rows are left to that search.
+        doubted: within it that search is in doubt, too.
+    """
+
+    proved: float
+    doubted: float
+
+    def among(self, scorer: Scorer, sums: Floats) -> Bools:
+        """Return which raw scores (m, k) are in doubt for that search, and decided for proofs."""
+        (may, sure), (still, certain) = (scorer.decisions(sums, tolerance) for tolerance in self)
+        return np.asarray((may == sure) & still & ~certain)
+
+
 class FewChanges(NamedTuple):
     """What is known of rows: their single changes, and the positions of two changes of those that need them.
 
@@ -184,22 +201,21 @@ class NearestFew:
         )
         return cls(bound_policy, scorer, scores, decision, setting, Checks.of(alone))
 
-    def settle(self, X: Floats, most: int, off: float) -> Settled:
+    def settle(self, X: Floats, most: int, alike: AlikeDoubts) -> Settled:
         """Return what settles rows X (m, d), without levels that the background lacks.
 
-        Tables of pairs of a row may have `most` numbers. Of rows whose scores are within `off` of a decision, a proof
-        asks the logged model.
+        Tables of pairs of a row may have `most` numbers. What is in doubt must be `alike`.
         """
         rows, out, near = self._block(X), FewChanges.none(len(X)), Nearest.room(X.shape[1], self._steps)
         self.scores.settle(self.setting, rows, near, out, most)
-        scored = self._decide(rows, near, out.singles, off)
+        scored = self._decide(rows, near, out.singles, alike)
         one, pair = out.singles.known == SETTLED, out.places[:, 0] >= 0
         some = np.flatnonzero(one | pair)
         places = np.where(pair[:, None], out.places, np.column_stack([out.singles.place, np.full(len(X), -1)]))
         Z = self._changed(X[some], places[some])
         return Settled(some, Z, out.singles.ties[some], out.paired[some], scored[some])
 
-    def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, off: float) -> Codes:
+    def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, alike: AlikeDoubts) -> Codes:
         """Score the single changes that are in doubt, and settle rows by those; return (m,) how many of each row."""
         X, scored = rows.X, np.zeros(len(rows.X), dtype=np.intp)
         some = np.flatnonzero(singles.known == IN_DOUBT)
@@ -207,10 +223,12 @@ class NearestFew:
             turns, doubts = singles.sure[some], singles.doubts[some]
             row, at = np.nonzero((doubts >= 0) & ~turns)
             Z = self._changed(X[some[row]], doubts[row, at][:, None])
-            turns[row, at], margin = self.scorer.margins(self.scorer.encoded(range(X.shape[1]), Z))
+            encoded = self.scorer.encoded(range(X.shape[1]), Z)
+            turns[row, at], _ = self.scorer.margins(encoded)
+            others = ~alike.among(self.scorer, self.scorer.structure.sums(encoded))
             scored[some] = np.bincount(row, minlength=len(some))
             nearest_of_doubts(self.setting, rows, some, turns, near, singles)
-            singles.known[some[row[margin < off]]] = LEFT
+            singles.known[some[row[others]]] = LEFT
         return scored
 
     def several(self, X: Floats, count: int, most: int) -> SettledSets | None:

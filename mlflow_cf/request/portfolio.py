@@ -29,7 +29,7 @@ from mlflow_cf.features import Floats, Level
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.portfolio.nearest import NearestFew, Settled
+from mlflow_cf.portfolio.nearest import AlikeDoubts, NearestFew, Settled
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.expected import Predictions
@@ -326,11 +326,12 @@ class Portfolio:
     def _settled(self, X: Floats, few: NearestFew) -> Settled:
         """Return what settles rows X (m, d), as long as there is time."""
         parts: list[Settled] = []
-        off = WIDER * (SCORE_TOLERANCES * self._request.judges.tolerance + SWEPT)
+        proved = SCORE_TOLERANCES * self._request.judges.tolerance
+        alike = AlikeDoubts(WIDER * proved, (CLOSE + SWEPT) / WIDER)
         for start in range(0, len(X), ROWS_AT_ONCE):
             if parts and self._late():
                 break
-            part = few.settle(np.ascontiguousarray(X[start : start + ROWS_AT_ONCE]), self._most_paired, off)
+            part = few.settle(np.ascontiguousarray(X[start : start + ROWS_AT_ONCE]), self._most_paired, alike)
             parts.append(part._replace(rows=start + part.rows))
         return Settled.joined(parts)
 
