@@ -29,7 +29,7 @@ OWN = -1  # in place of a change: the row's own value
 
 @inner
 def _insert(total: Any, features: Any, count: Any, three: TripleSets) -> None:
-    """Put three features in their place among so many others: by what their changes cost at least, then by number."""
+    """Put three features in their place among so many sets: by what their changes cost at least, then by number."""
     at = count
     while at > 0:
         before, behind = three.features[at - 1], three.total[at - 1] > total
@@ -69,12 +69,8 @@ def _list_sets(limit: Any, most: Any, room: SetRoom) -> Any:
         if depth > SMALLEST:
             others += 1
             continue
-        one, two, three = (
-            larger.feature[larger.chosen[0]],
-            larger.feature[larger.chosen[1]],
-            larger.feature[larger.chosen[2]],
-        )
-        features = _sorted_features(one, two, three)
+        chosen, feature = larger.chosen, larger.feature
+        features = _sorted_features(feature[chosen[0]], feature[chosen[1]], feature[chosen[2]])
         total = least[features[0]] + least[features[1]] + least[features[2]]
         _insert(total, features, count, room.three)
         count += 1
@@ -96,7 +92,7 @@ def _fill_feature(question: PairQuestion, row: Any, group: Any, span: Any, room:
 
     Args:
         question, row: which row; group: which feature.
-        span: the limit, and what is changed beside them at least.
+        span: the limit, and what changes of two other features cost at least.
         room: to work in.
     """
     grid, places, tried, first = room.three.grid, room.three.place, room.pair.tried, question.trees.features.start
@@ -169,10 +165,9 @@ def _keep_nearest(count: Any, span: Any, room: SetRoom) -> Any:
         if far > last:
             continue
         scored += far > before
-        group = three.group
-        one, two, last_one = group[found.at[at, 0]], group[found.at[at, 1]], group[found.at[at, 2]]
-        features = three.features
-        while features[number, 0] != one or features[number, 1] != two or features[number, 2] != last_one:
+        features, group = three.features, three.group
+        one, two, other = group[found.at[at, 0]], group[found.at[at, 1]], group[found.at[at, 2]]
+        while features[number, 0] != one or features[number, 1] != two or features[number, 2] != other:
             number += 1
         if abs(far - three.far[number]) <= APART * far:
             return NOT_SETTLED  # which of them comes first depends on more than the distance
