@@ -217,18 +217,17 @@ class NearestFew:
 
     def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, alike: AlikeDoubts) -> Codes:
         """Score the single changes that are in doubt, and settle rows by those; return (m,) how many of each row."""
-        X, scored = rows.X, np.zeros(len(rows.X), dtype=np.intp)
-        some = np.flatnonzero(singles.known == IN_DOUBT)
-        if len(some):
-            turns, doubts = singles.sure[some], singles.doubts[some]
-            row, at = np.nonzero((doubts >= 0) & ~turns)
-            Z = self._changed(X[some[row]], doubts[row, at][:, None])
-            encoded = self.scorer.encoded(range(X.shape[1]), Z)
+        X, scored, some = rows.X, np.zeros(len(rows.X), dtype=np.intp), np.flatnonzero(singles.known == IN_DOUBT)
+        turns, doubts = singles.sure[some], singles.doubts[some]
+        row, at = np.nonzero((doubts >= 0) & ~turns)
+        others = np.zeros(len(row), dtype=np.bool_)
+        if len(row):
+            encoded = self.scorer.encoded(range(X.shape[1]), self._changed(X[some[row]], doubts[row, at][:, None]))
             turns[row, at], _ = self.scorer.margins(encoded)
             others = ~alike.among(self.scorer, self.scorer.structure.sums(encoded))
             scored[some] = np.bincount(row, minlength=len(some))
-            nearest_of_doubts(self.setting, rows, some, turns, near, singles)
-            singles.known[some[row[others]]] = LEFT
+        nearest_of_doubts(self.setting, rows, some, turns, near, singles)  # also for none: it is compiled ahead then
+        singles.known[some[row[others]]] = LEFT
         return scored
 
     def several(self, X: Floats, count: int, most: int) -> SettledSets | None:
