@@ -21,8 +21,8 @@ from mlflow_cf.rounding import ROUNDING, loosened
 
 Array = NDArray[Any]
 TIES: Final = 16  # changes no farther than the nearest that is sure; the search of single rows takes care of more
-LOST: Final = 2**30  # noted changes from this on: there was no room for one that may be nearer than all others
 MOST_TIES: Final = 8  # of these that are lawful: they are verified together
+LOST: Final = 2**30  # that many are noted where there was no room for one that may be nearer than all others
 # What is known of a row: nothing; all single changes, beside which two may be as near; its nearest counterfactual; that
 # rules over several features refuse the nearest single changes; the nearest ones, of which some are in doubt
 LEFT, UNTIL_TWO, SETTLED, UNTIL_LAWFUL, IN_DOUBT = range(5)

@@ -97,18 +97,18 @@ class SettledSets(NamedTuple):
     tripled: Codes
 
 
-class AlikeDoubts(NamedTuple):
-    """Tolerances of scores in doubt that blocks decide as the search of a single row does.
+class DoubtTolerances(NamedTuple):
+    """Which scores next to a decision blocks can decide just as the search of a single row does.
 
     Attributes:
-        proved: within it a proof asks the logged model, so that such rows are left to that search.
-        doubted: within it that search is in doubt, too.
+        proved: within this tolerance a proof asks the logged model, so that such rows are left to that search.
+        doubted: within this one that search scores a change as a row, too.
     """
 
     proved: float
     doubted: float
 
-    def among(self, scorer: Scorer, sums: Floats) -> Bools:
+    def decidable(self, scorer: Scorer, sums: Floats) -> Bools:
         """Return which raw scores (m, k) are in doubt for that search, and decided for proofs."""
         (may, sure), (still, certain) = (scorer.decisions(sums, tolerance) for tolerance in self)
         return np.asarray((may == sure) & still & ~certain)
@@ -201,21 +201,21 @@ class NearestFew:
         )
         return cls(bound_policy, scorer, scores, decision, setting, Checks.of(alone))
 
-    def settle(self, X: Floats, most: int, alike: AlikeDoubts) -> Settled:
+    def settle(self, X: Floats, most: int, tolerances: DoubtTolerances) -> Settled:
         """Return what settles rows X (m, d), without levels that the background lacks.
 
-        Tables of pairs of a row may have `most` numbers. What is in doubt must be `alike`.
+        Tables of pairs of a row may have `most` numbers. Changes in doubt are decided within `tolerances`.
         """
         rows, out, near = self._block(X), FewChanges.none(len(X)), Nearest.room(X.shape[1], self._steps)
         self.scores.settle(self.setting, rows, near, out, most)
-        scored = self._decide(rows, near, out.singles, alike)
+        scored = self._decide(rows, near, out.singles, tolerances)
         one, pair = out.singles.known == SETTLED, out.places[:, 0] >= 0
         some = np.flatnonzero(one | pair)
         places = np.where(pair[:, None], out.places, np.column_stack([out.singles.place, np.full(len(X), -1)]))
         Z = self._changed(X[some], places[some])
         return Settled(some, Z, out.singles.ties[some], out.paired[some], scored[some])
 
-    def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, alike: AlikeDoubts) -> Codes:
+    def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, tolerances: DoubtTolerances) -> Codes:
         """Score the single changes that are in doubt, and settle rows by those; return (m,) how many of each row."""
         X, scored, some = rows.X, np.zeros(len(rows.X), dtype=np.intp), np.flatnonzero(singles.known == IN_DOUBT)
         turns, doubts = singles.sure[some], singles.doubts[some]
@@ -224,7 +224,7 @@ class NearestFew:
         if len(row):
             encoded = self.scorer.encoded(range(X.shape[1]), self._changed(X[some[row]], doubts[row, at][:, None]))
             turns[row, at], _ = self.scorer.margins(encoded)
-            others = ~alike.among(self.scorer, self.scorer.structure.sums(encoded))
+            others = ~tolerances.decidable(self.scorer, self.scorer.structure.sums(encoded))
             scored[some] = np.bincount(row, minlength=len(some))
         nearest_of_doubts(self.setting, rows, some, turns, near, singles)  # also for none: it is compiled ahead then
         singles.known[some[row[others]]] = LEFT

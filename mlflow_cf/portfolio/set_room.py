@@ -12,7 +12,7 @@ from mlflow_cf.engine.thresholds import MOST_FOUND, MOST_SETS
 from mlflow_cf.portfolio.kernels import Setting
 from mlflow_cf.portfolio.pair_room import LIMIT, PairRoom
 from mlflow_cf.structures.kernels.trees import Trees
-from mlflow_cf.structures.kernels.triple_grid import EVENTS, MOST_LISTED, FoundTriples, Grid, TripleRoom
+from mlflow_cf.structures.kernels.triple_grid import FoundTriples, Grid, TripleRoom
 
 Array = NDArray[Any]
 FIRST, SECOND, IN_DOUBT = range(3)  # of `SetNotes.alone`
@@ -175,8 +175,8 @@ class TripleSets(NamedTuple):
             grid=grid,
             place=place,
             group=group,
-            room=TripleRoom.of(trees, int(sizes.max(initial=0)) + 1, EVENTS),
-            found=FoundTriples.room(MOST_LISTED, np.empty(count)),
+            room=TripleRoom.of(trees, int(sizes.max(initial=0)) + 1),
+            found=FoundTriples.room(np.empty(count)),
         )
 
 

@@ -29,7 +29,7 @@ from mlflow_cf.features import Floats, Level
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.portfolio.nearest import AlikeDoubts, NearestFew, Settled
+from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.expected import Predictions
@@ -327,11 +327,11 @@ class Portfolio:
         """Return what settles rows X (m, d), as long as there is time."""
         parts: list[Settled] = []
         proved = SCORE_TOLERANCES * self._request.judges.tolerance
-        alike = AlikeDoubts(WIDER * proved, (CLOSE + SWEPT) / WIDER)
+        tolerances = DoubtTolerances(WIDER * proved, (CLOSE + SWEPT) / WIDER)
         for start in range(0, len(X), ROWS_AT_ONCE):
             if parts and self._late():
                 break
-            part = few.settle(np.ascontiguousarray(X[start : start + ROWS_AT_ONCE]), self._most_paired, alike)
+            part = few.settle(np.ascontiguousarray(X[start : start + ROWS_AT_ONCE]), self._most_paired, tolerances)
             parts.append(part._replace(rows=start + part.rows))
         return Settled.joined(parts)
 

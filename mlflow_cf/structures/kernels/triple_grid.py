@@ -95,10 +95,10 @@ class FoundTriples(NamedTuple):
     counts: Array
 
     @classmethod
-    def room(cls, most: int, top: Array) -> FoundTriples:
-        """Return arrays for so many candidates; `top`: what is known before."""
-        at, counts = np.empty((most, 3), dtype=np.int64), np.zeros(2, dtype=np.int64)
-        return cls(at, np.empty(most), np.empty(most, dtype=np.bool_), top, counts)
+    def room(cls, top: Array) -> FoundTriples:
+        """Return arrays for `MOST_LISTED` candidates; `top`: what is known before."""
+        at, counts = np.empty((MOST_LISTED, 3), dtype=np.int64), np.zeros(2, dtype=np.int64)
+        return cls(at, np.empty(MOST_LISTED), np.empty(MOST_LISTED, dtype=np.bool_), top, counts)
 
 
 class TripleRoom(NamedTuple):
@@ -148,8 +148,8 @@ class TripleRoom(NamedTuple):
     limit: Array
 
     @classmethod
-    def of(cls, trees: Trees, largest: int, events: int) -> TripleRoom:
-        """Return arrays for trees, for features of so many cells, and for so many events."""
+    def of(cls, trees: Trees, largest: int) -> TripleRoom:
+        """Return arrays for trees, for features of so many cells, and for `EVENTS`."""
         levels = trees.deepest + 2
         planes = np.empty((3, min(largest**2, MOST_PLANE)), dtype=np.int32)
         cost, peak = np.empty((2, 3, largest))
@@ -159,7 +159,7 @@ class TripleRoom(NamedTuple):
             way=np.empty((levels, 7), dtype=np.int64),
             mask=np.empty((levels, 3), dtype=np.uint64),
             runs=np.empty((3, WORD + 2), dtype=np.int32),
-            event=np.empty((events, 6), dtype=np.int32),
+            event=np.empty((EVENTS, 6), dtype=np.int32),
             head=np.empty(largest, dtype=np.int32),
             axes=axes,
             first=first,

@@ -8,8 +8,6 @@ from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.trees import Trees, find_comparands
 from mlflow_cf.structures.kernels.triple_grid import (
     COMPLETE,
-    EVENTS,
-    MOST_LISTED,
     AskedTriples,
     FoundTriples,
     Grid,
@@ -37,8 +35,8 @@ def find_triples(
     if (features.ordered[feature] & (cell + 1 == np.diff(features.start)[feature])).any():  # a missing value
         return None
     grid = _grid(trees, cell, feature, changes, order)
-    room = TripleRoom.of(trees, int(np.diff(grid.start).max()), EVENTS)
-    found = FoundTriples.room(MOST_LISTED, known.copy())
+    room = TripleRoom.of(trees, int(np.diff(grid.start).max()))
+    found = FoundTriples.room(known.copy())
     if list_triples(asked, grid, trees, room, found) != COMPLETE:
         return None
     count = found.counts[0]
