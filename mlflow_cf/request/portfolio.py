@@ -29,22 +29,22 @@ from mlflow_cf.features import Floats, Level
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
-from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled
+from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled, SettledSets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
+from mlflow_cf.request.candidates import Asked, ChosenSets, lawful_of, verified_of
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import bare, costed, predicted
 from mlflow_cf.request.request import Request, reserve_of
 from mlflow_cf.request.rows import PredictedRows, Row
-from mlflow_cf.request.several import ChosenSets, verified_of
 from mlflow_cf.structures.capabilities import is_steady, sums_alone
 from mlflow_cf.structures.structure import linked
 from mlflow_cf.words.arrays import AnswerArrays
 from mlflow_cf.words.changes import changes_between
 from mlflow_cf.words.result import Counterfactual, Explanation, Proof
 
-ROWS_AT_ONCE: Final = 1_024  # whose changes are tried together: arrays of scores stay small
-ROWS_JUDGED: Final = 4_096  # of a block: a pipeline's call costs 8 to 16 ms of Python however few rows
+ROWS_AT_ONCE: Final = 1_024  # of a block, if each has several answers; no block is smaller without need
+ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call costs 5 to 16 ms of Python however few rows
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
 WIDER: Final = 1.01  # than the search of single rows doubts, whose scores are rounded otherwise
 DOUBT: Final = WIDER * (CLOSE + SWEPT)  # of scores
@@ -305,11 +305,11 @@ class Portfolio:
         settled = self._settled(self._rows.codes[numbers], few)
         numbers = numbers[settled.rows]
         X, policy = self._rows.codes[numbers], self._bound_policy
-        lawful = _lawful(policy, settled.Z, X)
+        lawful = lawful_of(policy, settled.Z, X)
         settled, numbers, X = settled.take(lawful), numbers[lawful], X[lawful]
         if not len(numbers):
             return None
-        asked = _asked(policy, settled, X)
+        asked = Asked.of(policy, settled, X)
         outcome = self._judged(np.concatenate([settled.Z, asked.undone]))
         if outcome is None:
             return None
@@ -325,20 +325,25 @@ class Portfolio:
 
     def _settled(self, X: Floats, few: NearestFew) -> Settled:
         """Return what settles rows X (m, d), as long as there is time."""
-        parts: list[Settled] = []
         proved = SCORE_TOLERANCES * self._request.judges.tolerance
         tolerances = DoubtTolerances(WIDER * proved, (CLOSE + SWEPT) / WIDER)
-        for start in range(0, len(X), ROWS_AT_ONCE):
-            if parts and self._late():
-                break
-            part = few.settle(np.ascontiguousarray(X[start : start + ROWS_AT_ONCE]), self._most_paired, tolerances)
+        parts = list[Settled]()
+        for start, some in self._timely_parts(X, few):
+            part = few.settle(some, self._most_paired, tolerances)
             parts.append(part._replace(rows=start + part.rows))
         return Settled.joined(parts)
+
+    def _timely_parts(self, X: Floats, few: NearestFew) -> Iterator[tuple[int, Floats]]:
+        """Yield rows X (m, d) in parts, and where each starts, as long as there is time."""
+        for start in range(0, len(X), few.rows_at_once):
+            if start and self._late():
+                return
+            yield start, np.ascontiguousarray(X[start : start + few.rows_at_once])
 
     def _several(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
         """Settle rows with several answers; return those of which every constraint and the model accept all of them."""
         count, codes = self._request.query.count, self._rows.codes
-        settled = few.several(np.ascontiguousarray(codes[numbers]), count, verified_of(count))
+        settled = self._settled_sets(codes[numbers], few)
         if settled is None or not len(settled.rows):
             return None
         numbers, space = numbers[settled.rows], self._request.bound_policy.space
@@ -374,6 +379,16 @@ class Portfolio:
             tripled=settled.tripled[within][kept],
             proof="none",
         )
+
+    def _settled_sets(self, X: Floats, few: NearestFew) -> SettledSets | None:
+        """Return what settles rows X (m, d) with several answers, as long as there is time; None where nothing can."""
+        parts, count = list[SettledSets](), self._request.query.count
+        for start, some in self._timely_parts(X, few):
+            part = few.several(some, count, verified_of(count))
+            if part is None:
+                return None
+            parts.append(part._replace(rows=start + part.rows))
+        return SettledSets.joined(parts)
 
     def _answers(self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget) -> BlockAnswers:
         """Return the answers of rows X (m, d), of each of which the model was asked so many rows."""
@@ -440,36 +455,6 @@ class Portfolio:
         regression = outcome.codes[0] < 0
         own = Outcome(outcome.codes, None, scores[:, 0]) if regression else Outcome(outcome.codes, scores)
         return certain, replace(own, further=outcome.further)
-
-
-class Asked(NamedTuple):
-    """What the model is asked of rows beside their candidates.
-
-    Attributes:
-        undone, owner: (v, d) lawful rows without one of two changes, (v,) whose each is.
-        rows: (m,) how many rows the search of a single row would ask about.
-    """
-
-    undone: Floats
-    owner: Codes
-    rows: Codes
-
-
-def _asked(policy: BoundPolicy, settled: Settled, X: Floats) -> Asked:
-    """Return what is asked about candidates of rows X (m, d); see `proof.verify.verify_rows`."""
-    changed = differing(settled.Z, X)
-    pair = changed.sum(axis=1) > 1
-    owner, column = np.nonzero(changed & pair[:, None])
-    undone = settled.Z[owner]
-    undone[np.arange(len(owner)), column] = X[owner, column]
-    lawful = _lawful(policy, undone, X[owner])
-    owner = owner[lawful]
-    return Asked(undone[lawful], owner, settled.singles + pair + np.bincount(owner, minlength=len(X)))
-
-
-def _lawful(policy: BoundPolicy, Z: Floats, X: Floats) -> Codes:
-    """Return which of rows Z (m, d) are counterfactuals of X (m, d) that every constraint accepts."""
-    return np.flatnonzero(policy.accepts(Z, X)) if len(Z) else np.empty(0, dtype=np.intp)
 
 
 def is_plain(request: Request) -> bool:

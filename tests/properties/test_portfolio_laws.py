@@ -25,7 +25,7 @@ from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.model.judge import CountedJudge, OpenModel
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.portfolio import pairs
+from mlflow_cf.portfolio import nearest, pairs
 from mlflow_cf.request import answer, portfolio
 from mlflow_cf.request import expected as expected_rows
 from mlflow_cf.request.admission import Admission
@@ -46,6 +46,7 @@ def in_blocks(size: int | None) -> Iterator[None]:
             patch.setattr(answer, "BESIDE_BLOCKS", size)
             patch.setattr(portfolio, "ROWS_AT_ONCE", size)
             patch.setattr(portfolio, "ROWS_JUDGED", 3 * size)
+            patch.setattr(nearest, "MOST_ROWS", max(size // 2, 1))
         yield
 
 

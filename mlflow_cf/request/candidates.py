@@ -1,6 +1,6 @@
 """Which of the candidates of a block become the answers of its rows, and what the model is asked about them.
 
-The same as `proof.verify` does for a single row, of candidates that each have another changed set.
+The same as `proof.verify` does for a single row.
 """
 
 from __future__ import annotations
@@ -12,9 +12,39 @@ import numpy as np
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.portfolio.nearest import SettledSets
+from mlflow_cf.portfolio.nearest import Settled, SettledSets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import SPARE
+
+
+class Asked(NamedTuple):
+    """What the model is asked of rows with one answer each, beside their candidates.
+
+    Attributes:
+        undone, owner: (v, d) lawful rows without one of two changes, (v,) whose each is.
+        rows: (m,) how many rows the search of a single row would ask about.
+    """
+
+    undone: Floats
+    owner: Codes
+    rows: Codes
+
+    @classmethod
+    def of(cls, policy: BoundPolicy, settled: Settled, X: Floats) -> Asked:
+        """Return what is asked about candidates of rows X (m, d); see `proof.verify.verify_rows`."""
+        changed = differing(settled.Z, X)
+        pair = changed.sum(axis=1) > 1
+        owner, column = np.nonzero(changed & pair[:, None])
+        undone = settled.Z[owner]
+        undone[np.arange(len(owner)), column] = X[owner, column]
+        lawful = lawful_of(policy, undone, X[owner])
+        owner = owner[lawful]
+        return cls(undone[lawful], owner, settled.singles + pair + np.bincount(owner, minlength=len(X)))
+
+
+def lawful_of(policy: BoundPolicy, Z: Floats, X: Floats) -> Codes:
+    """Return which of rows Z (m, d) are counterfactuals of X (m, d) that every constraint accepts."""
+    return np.flatnonzero(policy.accepts(Z, X)) if len(Z) else np.empty(0, dtype=np.intp)
 
 
 def verified_of(count: int) -> int:
