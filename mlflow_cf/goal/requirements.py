@@ -135,6 +135,10 @@ class Requirements:
         every = (self.opened, *(one.opened for one in self.further))
         return [opened.structure for opened in every if opened.structure is not None]
 
+    def reads(self, feature: str, level: object) -> bool:
+        """Whether all structures read a level as their models do that the background lacks."""
+        return all(opened.reads(feature, level) for opened in (self.opened, *(one.opened for one in self.further)))
+
     @cached_property
     def obstacle(self) -> Uncertified:
         """Why there is no structure, where there is none."""
@@ -172,7 +176,7 @@ class Requirements:
 
     @cached_property
     def wanted(self) -> Callable[[Target, int], Wanted]:
-        """Returns the targets of all judges for such rows, with scorers of candidates without unseen levels."""
+        """Returns the targets of all judges for such rows, with scorers of candidates that structures can read."""
         return lru_cache(MOST_KEPT)(self._wanted)
 
     def _wanted(self, target: Target, own: int) -> Wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -30,6 +30,7 @@ Both = Callable[[pd.DataFrame], tuple[NDArray[np.generic], NDArray[np.float64]]]
 ScoreKind = Literal["probability", "score", "margin", "none"]
 Steps = Callable[[FeatureSpace, pd.DataFrame], "Sequence[ModelStep]"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
+Levels = Callable[[FeatureSpace, pd.DataFrame], Mapping[str, frozenset[str]]]
 Imitate = Callable[[FeatureSpace, pd.DataFrame, "Outcome"], "Structure"]
 Given = TypeVar("Given")  # rows
 Said = TypeVar("Said")
@@ -54,6 +55,8 @@ class OpenModel:
         tolerance: how far the structure's scores may be from the model's own.
         steps: features and some background rows -> its steps, each opened or not, for `describe()`; None: it has none.
         steady: what it says of a row is the same whatever rows stand beside it.
+        levels: features and some background rows -> by name, the levels of a feature that the model tells apart; it
+            reads all others alike, and so does its structure. Features of which this is not known are left out.
         imitate: features, background rows, and what the model says of them -> a structure that guides searches of a
             model that is not opened; it decides nothing.
         remote: how it is asked, where another server answers.
@@ -71,6 +74,7 @@ class OpenModel:
     tolerance: float = 1e-6
     steady: bool = False
     steps: Steps | None = None
+    levels: Levels | None = None
     imitate: Imitate | None = None
     remote: Remote | None = None
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
@@ -37,6 +39,7 @@ class Opened:
         worst: largest difference of a score on them, relative to max(1, |score|).
         ties: labels that differed by rounding alone, between scores as near to each other as scores may be off.
         surrogate: what imitates a model that could not be opened, to guide searches; None: nothing does.
+        levels: the levels that the model tells apart, by the name of a feature; see `OpenModel.levels`.
     """
 
     structure: Structure | None
@@ -45,11 +48,16 @@ class Opened:
     worst: float = 0.0
     ties: int = 0
     surrogate: Structure | None = None
+    levels: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def steady(self) -> bool:
         """Whether there is a structure whose raw scores of a row are the same in every batch."""
         return self.structure is not None and is_steady(self.structure)
+
+    def reads(self, feature: str, level: object) -> bool:
+        """Whether the structure reads a level as the model does that the background lacks."""
+        return isinstance(level, str) and feature in self.levels and level not in self.levels[feature]
 
     def parity(self, tolerance: float) -> dict[str, float] | None:
         """Return how the comparison went, for `describe()`."""
@@ -83,9 +91,7 @@ def open_structure(
     chosen = np.sort(rng.permutation(len(background))[:MOST_ROWS])
     rows, said = background[chosen], outcome.take(chosen)
     try:
-        structure = model.compile(space, space.decode(rows[:20]))
-        if lost := lacking(structure):  # other packages are written for a version of this one
-            raise NotOpenedError(say("other_version", lost=tuple(lost), version=VERSION))  # noqa: TRY301
+        structure, levels = _compiled(model, space, space.decode(rows[:20]))
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
         others = () if briefly else _shuffled_and_edges(structure, judge, space, shuffled, rng)
         compared = ((rows, said), *others)
@@ -98,7 +104,24 @@ def open_structure(
     known = f"{structure.kind}; same as the model on {count:,} rows"
     if not isinstance(structure, SupportsParts):
         known += "; its structure has no `parts`, so no program can express it"
-    return Opened(structure, known, count, max(worst for worst, _ in found), sum(ties for _, ties in found))
+    worst, ties = max(worst for worst, _ in found), sum(ties for _, ties in found)
+    return Opened(structure, known, count, worst, ties, levels=levels)
+
+
+def _compiled(
+    model: OpenModel, space: FeatureSpace, rows: pd.DataFrame
+) -> tuple[Structure, Mapping[str, frozenset[str]]]:
+    """Return the structure of a model, and the levels that it tells apart.
+
+    Raises:
+        NotOpenedError: it has none, or one that lacks a question that structures answer.
+    """
+    if model.compile is None:
+        raise NotOpenedError(say("closed"))
+    structure = model.compile(space, rows)
+    if lost := lacking(structure):  # other packages are written for a version of this one
+        raise NotOpenedError(say("other_version", lost=tuple(lost), version=VERSION))
+    return structure, {} if model.levels is None else model.levels(space, rows)
 
 
 def _surrogate(model: OpenModel, space: FeatureSpace, background: Floats, outcome: Outcome) -> Structure | None:

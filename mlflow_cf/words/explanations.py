@@ -61,7 +61,8 @@ class CodedAnswers:
         """Return what is told of rows that stand in arrays, and of all others by number."""
         found = [(row, one) for row, several in others.items() for one in several.counterfactuals]
         answers = [one for _, one in found]
-        space, codes = space.coded([one.row for one in answers])
+        beside = space if arrays is None else arrays.space.bare  # which knows levels that the background lacks
+        space, codes = beside.coded([one.row for one in answers])
         rows = np.array([row for row, _ in found], dtype=np.intp)
         told = (*FACTS, "rung") if any(one.rung for one in answers) else FACTS
         facts = {key: [getattr(one, key) for one in answers] for key in told}

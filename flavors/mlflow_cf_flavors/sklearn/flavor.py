@@ -29,7 +29,7 @@ from mlflow_cf_flavors.answers import (
 from mlflow_cf_flavors.catboost.flavor import open as open_catboost
 from mlflow_cf_flavors.sklearn.calls import Both, Named, OneByOne, OneThread, Scores, Transformed, both_of, whole
 from mlflow_cf_flavors.sklearn.steps import steps_of
-from mlflow_cf_flavors.sklearn.structure import compile_model
+from mlflow_cf_flavors.sklearn.structure import compile_model, levels_of
 
 MLFLOW_FLAVOR: Final = "sklearn"
 
@@ -98,7 +98,13 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     check_columns(opened.columns, rows)
     check_answers(opened, rows)
     tolerance = 1e-5 if _has_xgboost(model) else opened.tolerance  # it calculates in float32
-    return replace(opened, compile=partial(compile_model, model), tolerance=tolerance, steps=partial(steps_of, model))
+    return replace(
+        opened,
+        compile=partial(compile_model, model),
+        tolerance=tolerance,
+        steps=partial(steps_of, model),
+        levels=partial(levels_of, model),
+    )
 
 
 def _has_xgboost(model: Estimator) -> bool:

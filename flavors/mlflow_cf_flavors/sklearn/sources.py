@@ -6,7 +6,7 @@ Also its linear maps: steps that mix columns, which become part of the first lay
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -40,11 +40,13 @@ class RawLevels:
     Attributes:
         feature: raw column, and its `name`.
         values: (levels + 2) what the transformer sees: the levels, then an unseen one, then a missing value.
+        told_apart: the categories of all encoders that were read so far: they may be more than the levels.
     """
 
     feature: int
     name: str
     values: tuple[Any, ...]
+    told_apart: set[Any] = field(default_factory=set)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from mlflow_cf_flavors.catboost.structure import catboost_trees
 from mlflow_cf_flavors.sklearn.additive import additive_trees
 from mlflow_cf_flavors.sklearn.columns import through, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
-from mlflow_cf_flavors.sklearn.sources import Source, finished, raw_columns, unmixed
+from mlflow_cf_flavors.sklearn.sources import RawLevels, Source, finished, raw_columns, unmixed
 from mlflow_cf_flavors.sklearn.trees import FORESTS
 from mlflow_cf_flavors.sums import EXP, DenseModel, Sums, TreeModel, made
 from mlflow_cf_flavors.xgboost.trees import xgboost_model
@@ -43,6 +43,22 @@ def compile_model(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> 
     """
     model = found_in(model)
     return sums_of(model, inputs_of(model, space, rows)).compile(space)
+
+
+def levels_of(model: Estimator, space: FeatureSpace, rows: pd.DataFrame) -> Mapping[str, frozenset[str]]:
+    """Return the levels of features that the encoders of a pipeline know; see `OpenModel.levels`.
+
+    Features whose levels its last step takes as they are, or that are numbers, are left out: nothing is known of them.
+    """
+    model = found_in(model)
+    if type(model).__name__ != "Pipeline":
+        return {}
+    table = inputs_of(model, space, rows)
+    sources, _ = through([step for _, step in model.steps[:-1]], table.sources, table.names)
+    passed = {source.feature for source in sources if isinstance(source, RawLevels)}
+    raw = [source for source in table.sources if isinstance(source, RawLevels) and source.feature not in passed]
+    texts = [source for source in raw if all(isinstance(value, str) for value in source.values[:-2])]
+    return {source.name: frozenset(source.told_apart) for source in texts}
 
 
 @dataclass(frozen=True, eq=False)

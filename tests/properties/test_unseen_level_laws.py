@@ -1,0 +1,122 @@
+"""Rows with levels that neither the background nor the model knows are explained by what the model does with others."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laws import dear
+from people import CONSTRAINTS, MODELS, fitted, people, wrapped
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler, TargetEncoder
+
+import mlflow_cf
+from mlflow_cf import ExplainedModel, Target
+
+OPENED = sorted(set(MODELS) - {"unopened"})
+SINGLE = range(len(CONSTRAINTS) - 1)  # those without groups: values of a group are tuples of the background
+
+
+@cache
+def knowing(kind: str, seed: int, constraints: int) -> ExplainedModel:
+    """Return the same model with a background that has the level, to which no row that has it can change."""
+    model, frame = fitted(kind, seed)
+    target: Any = Target(low=float(np.quantile(model.predict(frame), 0.7))) if "value" in kind else 1
+    frame = frame.assign(town=["elsewhere", *frame["town"][1:]])
+    return mlflow_cf.wrap(model, frame, constraints=CONSTRAINTS[constraints], target=target)
+
+
+@dear(4)
+@given(
+    kind=st.sampled_from(OPENED), seed=st.integers(0, 2), constraints=st.sampled_from(SINGLE), count=st.integers(1, 3)
+)
+def test_as_near_as_with_a_background_that_knows_the_level(kind: str, seed: int, constraints: int, count: int) -> None:
+    rows = people(seed + 300, 12).assign(town="elsewhere")
+    asked = {"count": count, "certify": True, "why_not": False, "n_jobs": 1}
+    found = wrapped(kind, seed, constraints).explain(rows, **asked)
+    expected = knowing(kind, seed, constraints).explain(rows, **asked)
+    for one, other in zip(found, expected, strict=True):
+        assert (one.status, len(one.counterfactuals)) == (other.status, len(other.counterfactuals))
+        for answer, known in zip(one.counterfactuals, other.counterfactuals, strict=True):
+            assert answer.proof == known.proof
+            assert answer.distance == pytest.approx(known.distance, rel=1e-9)
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "why not": {"constraints": {"max_changes": 1}, "why_not": "full"},
+    "levers": {"levers": 2},
+    "responsiveness": {"responsiveness": True},
+    "region": {"region": True},
+    "reasons": {"reasons": True},
+    "proof": {"certify": True, "count": 2, "explainer": "exact"},
+}
+
+
+@pytest.mark.parametrize("asked", sorted(ASKED))
+@pytest.mark.parametrize("kind", ["forest", "logistic", "network"])
+def test_whatever_else_is_asked(kind: str, asked: str) -> None:
+    rows = people(301, 8).assign(town="elsewhere")
+    found = wrapped(kind, 0, 3).explain(rows, **ASKED[asked])
+    expected = knowing(kind, 0, 3).explain(rows, **ASKED[asked])
+    assert found.statuses == expected.statuses
+    assert not any("failed" in one.reason for one in found)
+    for one, other in zip(found, expected, strict=True):
+        assert [each.distance for each in one.counterfactuals] == [each.distance for each in other.counterfactuals]
+
+
+ENCODERS: dict[str, Any] = {
+    "one hot": OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+    "infrequent": OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=30, sparse_output=False),
+    "ordinal": OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1),
+    "target": TargetEncoder(cv=2),
+    "imputed": make_pipeline(
+        SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+    ),
+}
+
+
+def learned(encoder: Any, last: Any) -> tuple[Pipeline, pd.DataFrame]:
+    """Return a pipeline that was fitted on all towns, and its rows."""
+    frame = people(5, 200)
+    wanted = (frame["skill"] * 5 - frame["debt"] + 9 * (frame["town"] == "e") > 2).astype(int)
+    steps = make_column_transformer((StandardScaler(), ["age", "debt", "skill"]), (encoder, ["job", "town"]))
+    return make_pipeline(steps, last).fit(frame.drop(columns="income"), wanted), frame.drop(columns="income")
+
+
+LAST = {"forest": RandomForestClassifier(9, max_depth=4, random_state=0), "linear": LogisticRegression()}
+
+
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
+@pytest.mark.parametrize("last", sorted(LAST))
+def test_levels_that_the_model_knows_are_not_taken_for_unknown(encoder: str, last: str) -> None:
+    """The background has no town `e`: only the model knows what it does with it."""
+    model, frame = learned(ENCODERS[encoder], LAST[last])
+    explained = mlflow_cf.wrap(model, frame[frame["town"] != "e"], target=1)
+    assert explained.context.model.opened.structure is not None
+    for town, proof in (("elsewhere", "optimal"), ("e", "none")):
+        rows = frame[model.predict(frame.assign(town=town)) == 0].assign(town=town).head(8)
+        found = explained.explain(rows, why_not=False, n_jobs=1)
+        assert found.statuses == ["found"] * len(rows)
+        assert {one.proof for each in found for one in each.counterfactuals} == {proof}
+        answers = pd.DataFrame([each.counterfactuals[0].row for each in found])
+        assert (model.predict(answers[list(frame.columns)]) == 1).all()
+
+
+def test_levels_that_the_last_step_takes_by_itself() -> None:
+    """Nothing is known of levels that no encoder of the pipeline looks at."""
+    frame = people(5, 200).astype({"job": "category", "town": "category"})
+    wanted = (frame["skill"] * 5 - frame["debt"] + 9 * (frame["town"] == "e") > 2).astype(int)
+    numbers = make_column_transformer(
+        (StandardScaler(), ["age", "debt", "skill"]), remainder="passthrough", verbose_feature_names_out=False
+    ).set_output(transform="pandas")
+    last = HistGradientBoostingClassifier(max_iter=12, early_stopping=False, categorical_features="from_dtype")
+    model = make_pipeline(numbers, last).fit(frame, wanted)
+    explained = mlflow_cf.wrap(model, frame, target=1)
+    assert explained.context.model.opened.levels == {}
