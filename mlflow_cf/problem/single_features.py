@@ -212,8 +212,10 @@ def find_members(packed: PackedColumns, Z: Array, changed: Array, found: Array) 
     for row in range(found.size):
         for group in range(packed.column.size):
             column = packed.column[group]
+            if not found[row]:
+                break
             if changed[row, column]:
-                found[row] &= _place(packed, group, Z[row, column]) >= 0
+                found[row] = _place(packed, group, Z[row, column]) >= 0
 
 
 @dataclass(frozen=True, eq=False)
