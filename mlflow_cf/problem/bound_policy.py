@@ -49,6 +49,7 @@ from mlflow_cf.problem.problem import Problem
 from mlflow_cf.problem.steps import StepRules
 from mlflow_cf.structures.structure import Structure
 
+MOST_COVERING: Final = 4  # of the spaces of requests whose rows have levels that the background lacks
 MOST_RELAXED: Final = 64  # policies without some constraints that stay beside each; they share its tables
 
 
@@ -282,9 +283,16 @@ class BoundPolicy:
 
     def covering(self, space: FeatureSpace) -> BoundPolicy:
         """Return the bound policy whose rules can compare the unseen levels that `space` covers."""
-        if space is self.space:
-            return self
-        return replace(self, rules=tuple(recode(rule, space.features) for rule in self.rules))
+        return self if space is self.space else self._covering(space)
+
+    @cached_property
+    def _covering(self) -> Callable[[FeatureSpace], BoundPolicy]:
+        """Returns the policy for other spaces; the last few are kept: all rows of a table have the same."""
+
+        def covering(space: FeatureSpace) -> BoundPolicy:
+            return replace(self, rules=tuple(recode(rule, space.features) for rule in self.rules))
+
+        return lru_cache(MOST_COVERING)(covering)
 
     def accepts(self, Z: Floats, x0: Floats) -> Bools:
         """Return (m,) whether rows Z (m, d) meet every rule and `values` as counterfactuals of x0 (d,) or (m, d).

@@ -222,7 +222,10 @@ def target_means(step: Transformer, sources: Sequence[Source]) -> list[Source]:
 
 
 def _looked_up(source: Source, categories: NDArray[Any]) -> tuple[NDArray[np.intp], Callable[[NDArray[Any]], Source]]:
-    """Return the positions among the categories of all values of a source, and how numbers for them become a column."""
+    """Return the positions among the categories of all values of a source, and how numbers for them become a column.
+
+    Notes the categories in `RawLevels.told_apart`.
+    """
     if isinstance(source, RawLevels):
         source.told_apart.update(categories.tolist())
     known = [float(each) for each in categories if not is_missing(each)] if isinstance(source, NumberColumn) else []
