@@ -37,6 +37,11 @@ class BoosterColumns:
             return rows
         return rows.loc[:, list(self.names)]
 
+    def told_apart(self, space: FeatureSpace, rows: pd.DataFrame) -> dict[str, frozenset[str]]:
+        """Return the levels that the booster numbers, by feature; it takes all others as missing values."""
+        del rows
+        return {name: frozenset(map(str, known)) for name, known in self.levels.items() if name in space.index}
+
     def numbers(self, table: pd.DataFrame) -> Floats | None:
         """Return the `table` (n, d) as the float64 array the booster sees, an order of magnitude faster to score.
 

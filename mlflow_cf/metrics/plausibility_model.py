@@ -239,7 +239,8 @@ class Plausibility:
         kind = Isolation if method == "isolation_forest" else Inliers
         scorer = kind.fit(space, background) if arrays is None else kind.from_arrays(space, arrays)
         if isinstance(scorer, Isolation):
-            model = OpenModel("isolation_forest", (), partial(_likeness, scorer, space), compile=scorer.compile)
+            likeness = partial(_likeness, scorer, space)
+            model = OpenModel("isolation_forest", (), likeness, compile=scorer.compile, levels=_levels_of)
         else:
             model = OpenModel("lof", (), partial(_likeness, scorer, space), steady=True)
         return cls(scorer, Requirement.learn(ORIGIN, model, space, background))
@@ -257,6 +258,12 @@ class Plausibility:
             else -wanted.threshold
         )
         return replace(self.requirement, target=Target(low=float(least)))
+
+
+def _levels_of(space: FeatureSpace, rows: pd.DataFrame) -> dict[str, frozenset[str]]:
+    """Return the levels that an isolation forest tells apart: those of the background."""
+    del rows
+    return {one.name: frozenset(map(str, one.levels)) for one in space.features if not one.numeric}
 
 
 def _likeness(scorer: Isolation | Inliers, space: FeatureSpace, rows: pd.DataFrame) -> Floats:

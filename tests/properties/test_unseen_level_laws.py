@@ -19,6 +19,8 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler,
 
 import mlflow_cf
 from mlflow_cf import ExplainedModel, Target
+from mlflow_cf.features import Floats
+from mlflow_cf.structures.structure import score_rows
 
 OPENED = sorted(set(MODELS) - {"unopened"})
 SINGLE = range(len(CONSTRAINTS) - 1)  # those without groups: values of a group are tuples of the background
@@ -71,6 +73,18 @@ def test_whatever_else_is_asked(kind: str, asked: str) -> None:
         assert [each.distance for each in one.counterfactuals] == [each.distance for each in other.counterfactuals]
 
 
+@pytest.mark.parametrize("kind", ["forest", "boosting"])
+def test_answers_that_must_be_plausible(kind: str) -> None:
+    """The forest that says how plausible a row is knows the levels of the background, and no others."""
+    model, frame = fitted(kind, 0)
+    rows = people(301, 8).assign(town="elsewhere")
+    asked = {"plausible": {"method": "isolation_forest", "quantile": 0.1}, "target": 1}
+    explained = mlflow_cf.wrap(model, frame, **asked)
+    found = explained.explain(rows, certify=True)
+    assert {each.proof for one in found for each in one.counterfactuals} == {"optimal"}
+    assert all(one.counterfactuals or one.status == "already" for one in found)
+
+
 ENCODERS: dict[str, Any] = {
     "one hot": OneHotEncoder(handle_unknown="ignore", sparse_output=False),
     "infrequent": OneHotEncoder(handle_unknown="infrequent_if_exist", min_frequency=30, sparse_output=False),
@@ -107,6 +121,40 @@ def test_levels_that_the_model_knows_are_not_taken_for_unknown(encoder: str, las
         assert {one.proof for each in found for one in each.counterfactuals} == {proof}
         answers = pd.DataFrame([each.counterfactuals[0].row for each in found])
         assert (model.predict(answers[list(frame.columns)]) == 1).all()
+
+
+def scored(explained: ExplainedModel, rows: pd.DataFrame) -> tuple[Floats, Floats]:
+    """Return the scores of rows by the structure, and by the model."""
+    space, model = explained.space.covering(rows), explained.context.model
+    codes, structure, score = space.encode(rows), model.opened.structure, model.judge.model.score
+    assert structure is not None
+    assert score is not None
+    assert all(model.reads(name, "elsewhere") for name in ("job", "town"))
+    return score_rows(structure, codes), score(space.decode(codes))
+
+
+@pytest.mark.parametrize("encoder", sorted(ENCODERS))
+@pytest.mark.parametrize("last", sorted(LAST))
+def test_the_structure_scores_unknown_levels_as_the_model_does(encoder: str, last: str) -> None:
+    model, frame = learned(ENCODERS[encoder], LAST[last])
+    explained = mlflow_cf.wrap(model, frame, target=1)
+    for unknown in ({"town": "elsewhere"}, {"job": "elsewhere"}, {"job": "elsewhere", "town": "elsewhere"}):
+        structure, truth = scored(explained, frame.assign(**unknown))
+        assert structure == pytest.approx(truth, rel=1e-9)
+
+
+def test_lightgbm_takes_unknown_levels_as_missing() -> None:
+    lightgbm = pytest.importorskip("lightgbm")
+    frame = people(5, 300).drop(columns="income").astype({"job": "category", "town": "category"})
+    wanted = (frame["skill"] * 5 - frame["debt"] + 9 * (frame["town"] == "e") > 2).astype(int)
+    model = lightgbm.LGBMClassifier(n_estimators=15, min_child_samples=5, verbose=-1).fit(frame, wanted)
+    explained = mlflow_cf.wrap(model, frame, target=1)
+    towns = pd.CategoricalDtype([*frame["town"].cat.categories, "elsewhere"])
+    rows = frame.assign(town=pd.Series(["elsewhere"] * len(frame), dtype=towns))
+    structure, truth = scored(explained, rows)
+    assert structure == pytest.approx(truth, rel=1e-9)
+    found = explained.explain(rows.head(40), why_not=False, n_jobs=1)
+    assert {one.proof for each in found for one in each.counterfactuals} == {"optimal"}
 
 
 def test_levels_that_the_last_step_takes_by_itself() -> None:

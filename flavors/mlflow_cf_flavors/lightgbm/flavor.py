@@ -108,7 +108,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     if output == "label":
         opened = replace(opened, score=None, score_kind="none", both=None)
     check_answers(opened, rows, wrong_types(rows))
-    return replace(opened, compile=partial(compile_lightgbm, booster, columns))
+    return replace(opened, compile=partial(compile_lightgbm, booster, columns), levels=columns.told_apart)
 
 
 @dataclass(frozen=True, eq=False)
