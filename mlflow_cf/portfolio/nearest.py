@@ -223,7 +223,7 @@ class NearestFew:
         return max(1, min(MOST_ROWS, MOST_NUMBERS // max(self.scores.numbers, 1)))
 
     def settle(self, X: Floats, most: int, tolerances: DoubtTolerances) -> Settled:
-        """Return what settles rows X (m, d), without levels that the background lacks.
+        """Return what settles rows X (m, d), all of whose levels the structure can read.
 
         Tables of pairs of a row may have `most` numbers. Changes in doubt are decided within `tolerances`.
         """

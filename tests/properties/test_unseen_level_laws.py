@@ -73,6 +73,13 @@ def test_whatever_else_is_asked(kind: str, asked: str) -> None:
         assert [each.distance for each in one.counterfactuals] == [each.distance for each in other.counterfactuals]
 
 
+@pytest.mark.parametrize("kind", ["forest", "boosting", "tree", "logistic"])
+def test_one_call_of_the_model_for_row_and_candidates(kind: str) -> None:
+    rows = people(301, 8).assign(town="elsewhere")
+    alone = [wrapped(kind, 0, 0).explain(rows.iloc[[at]], why_not=False)[0] for at in range(len(rows))]
+    assert {one.diagnostics["judge_calls"] for one in alone if one.status == "found"} == {1}
+
+
 @pytest.mark.parametrize("kind", ["forest", "boosting"])
 def test_answers_that_must_be_plausible(kind: str) -> None:
     """The forest that says how plausible a row is knows the levels of the background, and no others."""
