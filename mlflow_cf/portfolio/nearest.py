@@ -39,8 +39,8 @@ from mlflow_cf.portfolio.kernels import (
 from mlflow_cf.portfolio.pair_room import ALONE
 from mlflow_cf.portfolio.pairs import NearestPairs, tells_pairs
 from mlflow_cf.portfolio.set_room import FoundSets
-from mlflow_cf.portfolio.unit_kernels import TOGETHER, Units, nearest_by_units
-from mlflow_cf.portfolio.unit_sets import RowUnits, UnitBlocks, UnitQuestion, UnitSetRoom, nearest_unit_sets
+from mlflow_cf.portfolio.unit_kernels import TOGETHER, RowUnits, Units, nearest_by_units
+from mlflow_cf.portfolio.unit_sets import UnitBlocks, UnitQuestion, UnitSetRoom, nearest_unit_sets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.single_features import PackedColumns
 from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden
@@ -49,10 +49,9 @@ from mlflow_cf.structures.trees.ensemble import TreeEnsemble
 
 SPARED: Final = 2  # the search of single rows looks at so many times as many pairs of units: it comes to an end, too
 # Rows that are tried together, and the numbers made for them (8 MB): with four times as many, a forest of 4,900 cells
-# takes 15 % longer and a layer of 100 units 20 %; with a quarter of the rows, boosting of 320 cells takes 5 % longer.
+# takes 15 % longer; with a quarter of the rows, boosting of 320 cells takes 5 % longer.
 MOST_ROWS: Final = 4_096
 MOST_NUMBERS: Final = 2**20
-ULPS: Final = 64 * float(np.finfo(np.float64).eps)  # of units: their sums are added up otherwise than by the model
 
 
 class Settled(NamedTuple):
@@ -415,8 +414,8 @@ class UnitScores:
 
     @property
     def numbers(self) -> int:
-        """What the own value of every feature adds to the units."""
-        return (len(self.start) - 1) * len(self.layer.bias)
+        """The entries of a row in the first layer."""
+        return len(self.structure.first.start)
 
     @cached_property
     def blocks(self) -> UnitBlocks:
@@ -437,39 +436,43 @@ class UnitScores:
 
     def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:  # noqa: ARG002  no tables
         """Write the nearest changes of rows; scores that rounding may move across a decision are in doubt."""
-        layer, (own, off) = self.layer, self._own(rows)
+        layer = self.layer
         units = Units(
             added=self.added,
             weights=np.ascontiguousarray(layer.weights),
             shift=np.array([layer.shift]),
             least=np.array([0.0 if layer.rectified else -np.inf]),
-            total=own.sum(axis=1) + layer.bias,
-            own=own,
+            rows=self._read(rows),
             others=np.empty(len(layer.bias)),
             scores=np.empty(TOGETHER),
             places=np.empty(TOGETHER, dtype=np.int64),
         )
-        doubtful = rows._replace(may=rows.may - off, sure=rows.sure + off)
-        nearest_by_units(setting, doubtful, units, near, out.singles)
+        nearest_by_units(setting, _doubtful(rows), units, near, out.singles)
 
     def sets(self, setting: Setting, rows: BlockRows, count: int, most: int) -> FoundSets | None:
         """Return the nearest changed sets of rows; None where rules are about several features, or values too many."""
         if not self.several:
             return None
-        out, (own, off) = FoundSets.none(len(rows.X), most), self._own(rows)
-        rows = rows._replace(may=rows.may - off, sure=rows.sure + off)
-        exact = self.exact
-        units = RowUnits(own.sum(axis=1) + self.layer.bias, own, exact.may - off, exact.sure + off)
-        room = UnitSetRoom.of(setting, self.blocks, count)
-        looked = pairs_for(thresholds.MOST_SCORED, len(self.layer.bias)) // SPARED
-        nearest_unit_sets(UnitQuestion(setting, rows, self.blocks, units, looked), room, out)
+        out, room = FoundSets.none(len(rows.X), most), UnitSetRoom.of(setting, self.blocks, count)
+        question = UnitQuestion(
+            setting=setting,
+            rows=_doubtful(rows),
+            blocks=self.blocks,
+            units=self._read(rows),
+            misses=np.full(len(rows.X), self.exact.may),
+            meets=np.full(len(rows.X), self.exact.sure),
+            most=pairs_for(thresholds.MOST_SCORED, len(self.layer.bias)) // SPARED,
+        )
+        nearest_unit_sets(question, room, out)
         return out
 
-    def _own(self, rows: BlockRows) -> tuple[Floats, Floats]:
-        """Return what rows' own values add to units (m, d, width), and by how much rounding may move scores (m,)."""
-        structure, layer = self.structure, self.layer
-        own = np.stack([structure.effects(c, structure.encode(c, codes)) for c, codes in enumerate(rows.X.T)], axis=1)
-        own = np.ascontiguousarray(own)
-        size = np.abs(own).sum(axis=1) + np.abs(layer.bias)
-        off: Floats = layer.slack + ULPS * (size @ np.abs(layer.weights) + abs(layer.shift))
-        return own, off
+    def _read(self, rows: BlockRows) -> RowUnits:
+        """Return rows as the first layer reads them."""
+        structure = self.structure
+        entries = np.concatenate([structure.encode(c, codes) for c, codes in enumerate(rows.X.T)], axis=1)
+        return RowUnits.of(np.ascontiguousarray(entries), structure.first, self.layer.slack)
+
+
+def _doubtful(rows: BlockRows) -> BlockRows:
+    """Return rows whose doubt kernels may widen."""
+    return rows._replace(may=rows.may.copy(), sure=rows.sure.copy())

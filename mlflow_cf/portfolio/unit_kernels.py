@@ -24,9 +24,37 @@ from mlflow_cf.portfolio.kernels import (
     stays_lawful,
 )
 from mlflow_cf.rounding import loosened
+from mlflow_cf.structures.kernels.dense import First, put_terms
 
 Array = NDArray[Any]
 TOGETHER: Final = 16  # values that are scored at a time
+ULPS: Final = 64 * float(np.finfo(np.float64).eps)  # of units: their sums are added up otherwise than by the model
+
+
+class RowUnits(NamedTuple):
+    """Rows as the first layer reads them, and the units of the one that is looked at.
+
+    Attributes:
+        entries: (m, places) of the rows; first: the layer.
+        slack: (1,) a bound on rounding errors of the score.
+        total: (width,) the units; own: (d, width) what the row's own value of each feature adds to them.
+        size: (2, width) room for sums of absolute terms.
+    """
+
+    entries: Array
+    first: First
+    slack: Array
+    total: Array
+    own: Array
+    size: Array
+
+    @classmethod
+    def of(cls, entries: Array, first: First, slack: float) -> RowUnits:
+        """Return rows of which none is looked at yet."""
+        width = len(first.bias)
+        return cls(
+            entries, first, np.array([slack]), np.empty(width), np.empty((len(first.stop), width)), np.empty((2, width))
+        )
 
 
 class Units(NamedTuple):
@@ -36,7 +64,7 @@ class Units(NamedTuple):
         added: (width, TOGETHER + t + TOGETHER) what every value adds to the units, with room on both sides.
         weights: (width,) of the units in the decision score; shift: what is added to it.
         least: (1,) the least value of a unit: 0 of a rectified one, else minus infinity.
-        total: (m, width) the units of the rows; own: (m, n, width) what their own value of each feature adds.
+        rows: the units of the rows.
         others: (width,) room for the units of a row without one feature.
         scores, places: (TOGETHER,) room for the decision scores of values, and where these are.
     """
@@ -45,11 +73,29 @@ class Units(NamedTuple):
     weights: Array
     shift: Array
     least: Array
-    total: Array
-    own: Array
+    rows: RowUnits
     others: Array
     scores: Array
     places: Array
+
+
+@inner
+def read_row(rows: RowUnits, row: Any, weights: Array, shift: Any) -> Any:
+    """Write the units of a row; return by how much rounding may move its scores."""
+    first, total, (size, terms), place = rows.first, rows.total, rows.size, 0
+    total[:], size[:] = 0.0, 0.0
+    for feature in range(first.stop.size):
+        own, stop = rows.own[feature], first.stop[feature]
+        put_terms(rows.entries[row, place:stop], first, place, own, terms)
+        for unit in range(total.size):
+            total[unit] += own[unit]
+            size[unit] += abs(own[unit])
+        place = stop
+    moved = abs(shift)
+    for unit in range(total.size):
+        total[unit] += first.bias[unit]
+        moved += abs(weights[unit]) * (size[unit] + abs(first.bias[unit]))
+    return rows.slack[0] + ULPS * moved
 
 
 @inner
@@ -80,10 +126,10 @@ def _score_sampled(units: Units, first: Any, stop: Any) -> None:
 
 
 @inner
-def _leave_out(units: Units, row: Any, group: Any) -> None:
-    """Write the units of a row without what its own value of a feature adds."""
+def _leave_out(units: Units, group: Any) -> None:
+    """Write the units of the row without what its own value of a feature adds."""
     for unit in range(units.weights.size):
-        units.others[unit] = units.total[row, unit] - units.own[row, group, unit]
+        units.others[unit] = units.rows.total[unit] - units.rows.own[group, unit]
 
 
 @inner
@@ -94,7 +140,7 @@ def _sample(setting: Setting, rows: BlockRows, row: Any, units: Units, near: Nea
         first, stop = packed.start[group], packed.start[group + 1]
         if setting.frozen[group] or stop - first <= 2 * TOGETHER:
             continue
-        _leave_out(units, row, group)
+        _leave_out(units, group)
         _score_sampled(units, first, stop)
         own = rows.X[row, packed.column[group]]
         for at in range(TOGETHER):
@@ -133,19 +179,22 @@ def _scan(setting: Setting, rows: BlockRows, row: Any, span: Any, units: Units, 
 
 @kernel
 def nearest_by_units(setting: Setting, rows: BlockRows, units: Units, near: Nearest, out: Singles) -> None:
-    """Settle rows by units that score values as they are looked at."""
+    """Settle rows by units that score values as they are looked at; widen their doubt by what rounding may move."""
     packed = setting.packed
     for row in range(len(rows.X)):
         x0 = rows.X[row]
         begin_row(x0, near)
         lawful = rows.lawful[row] and stays_lawful(setting, x0, near)
         if lawful:
+            off = read_row(units.rows, row, units.weights, units.shift[0])
+            rows.may[row] -= off
+            rows.sure[row] += off
             _sample(setting, rows, row, units, near)
         for group in range(packed.column.size if lawful else 0):
             if setting.frozen[group]:
                 continue
             own = x0[packed.column[group]]
-            _leave_out(units, row, group)
+            _leave_out(units, group)
             ranked = is_ranked(packed, group, own)
             middle = first_above(packed, group, own) if ranked else packed.start[group]
             least = _scan(setting, rows, row, (group, middle, 1, ranked), units, near)

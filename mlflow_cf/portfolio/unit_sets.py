@@ -39,6 +39,7 @@ from mlflow_cf.portfolio.set_notes import (
     write_sets,
 )
 from mlflow_cf.portfolio.set_room import CERTAIN, DOUBTFUL, FIRST, MISSES, SECOND, FoundSets, SetNotes
+from mlflow_cf.portfolio.unit_kernels import RowUnits, read_row
 
 Array = NDArray[Any]
 NOTHING: Final = -1
@@ -64,25 +65,12 @@ class UnitBlocks(NamedTuple):
     floor: Array
 
 
-class RowUnits(NamedTuple):
-    """The units of m rows, and how they decide.
-
-    Attributes:
-        total: (m, width) their sums; own: (m, d, width) what the own value of each feature adds.
-        misses, meets: (m,) from which scores downwards and upwards the structure certainly says so.
-    """
-
-    total: Array
-    own: Array
-    misses: Array
-    meets: Array
-
-
 class UnitQuestion(NamedTuple):
     """What is asked about a block of rows.
 
     Attributes:
         setting, rows: what to explain; blocks, units: what values and rows are to the model.
+        misses, meets: (m,) from which scores downwards and upwards the structure certainly says so.
         most: pairs that are looked at for a row.
     """
 
@@ -90,6 +78,8 @@ class UnitQuestion(NamedTuple):
     rows: BlockRows
     blocks: UnitBlocks
     units: RowUnits
+    misses: Array
+    meets: Array
     most: int
 
 
@@ -183,13 +173,20 @@ def _list_changes(question: UnitQuestion, row: Any, room: UnitSetRoom) -> bool:
 
 @inner
 def _score_of(question: UnitQuestion, row: Any) -> UnitScore:
-    """Return how the units of a row decide."""
-    blocks, rows, total = question.blocks, question.rows, question.units.total[row]
+    """Return how the units of a row decide, after what rounding may move has widened its doubt."""
+    blocks, rows, total = question.blocks, question.rows, question.units.total
+    off = read_row(question.units, row, blocks.weights, blocks.shift[0])
+    rows.may[row] -= off
+    rows.sure[row] += off
+    question.misses[row] -= off
+    question.meets[row] += off
     base, floor = blocks.shift[0], blocks.floor[0]
     for unit in range(total.size):
         base += blocks.weights[unit] * max(floor, total[unit])
-    own, sure = question.units.own[row], rows.sure[row]
-    return UnitScore(total, own, blocks.weights, blocks.shift[0], floor, rows.may[row], sure, sure - base)
+    sure = rows.sure[row]
+    return UnitScore(
+        total, question.units.own, blocks.weights, blocks.shift[0], floor, rows.may[row], sure, sure - base
+    )
 
 
 @inner
@@ -221,17 +218,17 @@ def _note_alone(question: UnitQuestion, row: Any, feature: Any, room: UnitSetRoo
     Returns:
         How many there are that may suffice; < 0: rounding decides about some, or distances do not tell which.
     """
-    notes, units, starts = room.notes, question.units, question.blocks.start
+    notes, starts = room.notes, question.blocks.start
     farthest, doubtful, certain = notes.alone[feature, SECOND], 0, 0
     for at in range(starts[feature] * TOGETHER, starts[feature + 1] * TOGETHER):
         cost, sure = room.cost[at], room.score[at] >= question.rows.sure[row]
         if not room.open[at] or cost == np.inf or cost > farthest * (1.0 + APART):
             continue
         tied = cost > farthest * (1.0 - APART) and not (sure and cost == farthest)
-        if tied or units.misses[row] < room.score[at] < units.meets[row]:
+        if tied or question.misses[row] < room.score[at] < question.meets[row]:
             return NOTHING
         doubtful, certain = doubtful + (not sure), certain + sure
-        if room.score[at] >= units.meets[row] and cost < notes.far[feature, feature]:
+        if room.score[at] >= question.meets[row] and cost < notes.far[feature, feature]:
             notes.far[feature, feature], notes.one[feature, feature] = cost, notes.place[at]
             notes.two[feature, feature] = NOTHING
     return doubtful + min(certain, 2)
@@ -271,12 +268,12 @@ def _order(moves: UnitMoves, base: Any, limit: Any, room: UnitSetRoom) -> None:
 @inner
 def _kind_of(question: UnitQuestion, row: Any, at: Any, room: UnitSetRoom) -> Any:
     """Return what is known of a pair that was found; one of which one change is enough is none."""
-    found, units = room.search, question.units
+    found = room.search
     one, two, score = found.one[at], found.two[at], found.score[at]
     for reached in (score, room.score[one], room.score[two]):
-        if units.misses[row] < reached < units.meets[row]:
+        if question.misses[row] < reached < question.meets[row]:
             return DOUBTFUL
-    if score <= units.misses[row] or max(room.score[one], room.score[two]) >= units.meets[row]:
+    if score <= question.misses[row] or max(room.score[one], room.score[two]) >= question.meets[row]:
         return MISSES
     return CERTAIN
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.kernels.dense import First
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.pair_tables import PairTables
@@ -295,6 +296,11 @@ class HiddenLayer:
 @runtime_checkable
 class SupportsHidden(Protocol):
     """It may have one layer of rectified units; without, what changes cost that reach a score is bounded in boxes."""
+
+    @property
+    def first(self) -> First:
+        """The first layer as a table over the encoded values of all columns, side by side."""
+        ...
 
     def encode(self, column: int, codes: Floats) -> Encoded:
         """Return encoded values; see `Structure.encode`."""

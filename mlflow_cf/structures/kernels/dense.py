@@ -99,7 +99,7 @@ def sums_without(entries: Array, first: First) -> Array:
 
 
 @numba.njit(inline="always")
-def _put_terms(entries: Array, first: First, place: Any, added: Array, size: Array) -> None:
+def put_terms(entries: Array, first: First, place: Any, added: Array, size: Array) -> None:
     """Write what a value of entries (places,) adds to the first layer (width,), and its sums of absolute terms."""
     added[:], size[:] = 0.0, 0.0
     for part in range(len(entries)):
@@ -118,7 +118,7 @@ def add_values(entries: Array, counts: Array, first: First, added: Array, most: 
     for column in range(len(counts)):
         places = first.stop[column] - place
         for _ in range(counts[column]):
-            _put_terms(entries[at : at + places], first, place, added[value], most[value])
+            put_terms(entries[at : at + places], first, place, added[value], most[value])
             at += places
             value += 1
         place += places
@@ -185,7 +185,7 @@ def _reach(reached: ColumnRange, entries: Array, first: First, place: Any, place
     low, high, most, added, size = reached.low, reached.high, reached.most, reached.added, reached.size
     low[:], high[:], most[:] = np.inf, -np.inf, 0.0
     for allowed in range(0, len(entries), places):
-        _put_terms(entries[allowed : allowed + places], first, place, added, size)
+        put_terms(entries[allowed : allowed + places], first, place, added, size)
         for unit in range(len(low)):
             low[unit] = min(low[unit], added[unit])
             high[unit] = max(high[unit], added[unit])
