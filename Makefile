@@ -4,6 +4,7 @@ WORKERS ?= 2
 SYSTEM_WORKERS ?= 3  # they wait for servers, Java and browsers a third of their time; four take no less
 VENV := .venv
 BIN := $(VENV)/bin
+TORCH := $(VENV)/torch/bin/python
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # A quarter of the time that pip takes. Without bytecode, each process compiles anew what it imports where it may not write.
 INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python
@@ -11,7 +12,8 @@ INSTALL := $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/pyth
 # One thread per process: small models gain nothing from more, and the test workers share the cores.
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 RAYON_NUM_THREADS=1
 
-PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+OPTIONS := -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(ONE_THREAD) $(BIN)/python $(OPTIONS)
 
 .PHONY: demo test system thorough soak lint types docs bench format wheel dev clean
 .DELETE_ON_ERROR:
@@ -20,13 +22,14 @@ demo: $(VENV)/.package  ## train, log, register, serve and ask
 	$(BIN)/python example_projects/credit/demo.py $(ARGS)
 
 test: $(VENV)/.dev  ## all tests but those of `make system`
-	$(PYTEST) -m 'not system' $(ARGS)
+	$(PYTEST) -m 'not system and not torch' $(ARGS)
 
 system: $(VENV)/.nice $(VENV)/.torch  ## tests of servers, examples and the pages of docs as a user runs them
 	$(PYTEST) -n $(SYSTEM_WORKERS) -m system $(ARGS)
+	$(ONE_THREAD) $(TORCH) $(OPTIONS) -m torch $(ARGS)
 
 thorough: $(VENV)/.nice $(VENV)/.torch  ## all tests, with many more examples of every law and every scenario of the suites; hours
-	HYPOTHESIS_PROFILE=ci $(PYTEST) $(ARGS)
+	HYPOTHESIS_PROFILE=ci $(ONE_THREAD) $(TORCH) $(OPTIONS) $(ARGS)
 
 soak: $(VENV)/.dev  ## answers, attacks, load, damaged artifacts and fuzzed requests at length, with figures; about an hour
 	for part in answers server artifacts privacy; do $(ONE_THREAD) $(BIN)/python tests/soak/$$part.py || exit 1; done
@@ -80,8 +83,12 @@ $(VENV)/.nice: $(VENV)/.dev
 	@$(INSTALL) --no-deps NICEx==0.2.3
 	@touch $@
 
-# For the tests of networks alone: it is as large as all the rest together.
+# For the tests of networks alone, in an environment on top of the other: where scikit-learn finds it, every process that
+# reads a model of skops imports it, for two seconds.
 $(VENV)/.torch: $(VENV)/.dev
-	@echo "Installing PyTorch into $(VENV); once"
-	@$(PIP) torch==2.13.0  # not uv: it reads no configuration of pip, which may name the build without CUDA
+	@echo "Installing PyTorch into $(VENV)/torch; once"
+	@$(BIN)/python -m venv $(VENV)/torch
+	@all=$$(cd $(VENV)/lib/python3.*/site-packages && pwd) && cd $(VENV)/torch/lib/python3.*/site-packages && \
+		echo "import site; site.addsitedir('$$all')" >all.pth
+	@$(TORCH) -m pip install -qq --disable-pip-version-check torch==2.13.0  # not uv: it reads no configuration of pip, which may name the build without CUDA
 	@touch $@

@@ -124,6 +124,8 @@ def throw_away_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         patch.chdir(folder)
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+        # MLflow reads each model that it logs in a process of its own, for six seconds, to list what it requires.
+        patch.setenv("MLFLOW_REQUIREMENTS_INFERENCE_TIMEOUT", "0")
         yield folder
 
 

@@ -22,7 +22,7 @@ torch = pytest.importorskip("torch")
 flavor = pytest.importorskip("mlflow_cf_flavors.pytorch.flavor")
 nn = torch.nn
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.torch
 
 NAMES = ("age", "income", "debt", "owner")
 NEAR = {"rtol": 1e-5, "atol": 1e-6}

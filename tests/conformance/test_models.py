@@ -224,7 +224,7 @@ def of_pytorch(goal, rows, values):
     return Fitted(network, lambda rows: chances(rows).argmax(axis=1), tuple(range(goal.n_labels)), chances)
 
 
-@pytest.mark.system
+@pytest.mark.torch
 class TestPyTorch(ModelSuite):
     kind = Kind(of_pytorch, opened=True, numbers=True, close=2e-5)
 

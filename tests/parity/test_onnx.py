@@ -271,7 +271,7 @@ def test_a_network_of_scikit_learn_and_its_graph_are_the_same_structure_and_have
         assert [(a.row, a.proof) for a in one.counterfactuals] == [(b.row, b.proof) for b in two.counterfactuals]
 
 
-@pytest.mark.system
+@pytest.mark.torch
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch, about its older exporter
 @pytest.mark.parametrize("fixed", [False, True])

@@ -16,7 +16,7 @@ recording = pytest.importorskip("mlflow_cf_flavors.pytorch.recording")
 chain = pytest.importorskip("mlflow_cf_flavors.pytorch.chain")
 nn, F = torch.nn, torch.nn.functional
 
-pytestmark = pytest.mark.system
+pytestmark = pytest.mark.torch
 
 LINES = ("relu", "leaky", "prelu", "relu6", "hardtanh", "hardsigmoid", "clamp", "above", "below", "abs", "in place")
 CURVES = ("tanh", "sigmoid")
