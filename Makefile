@@ -26,7 +26,7 @@ test: $(VENV)/.dev  ## all tests but those of `make system`
 
 system: $(VENV)/.nice $(VENV)/.torch  ## tests of servers, examples and the pages of docs as a user runs them
 	$(PYTEST) -n $(SYSTEM_WORKERS) -m system $(ARGS)
-	$(ONE_THREAD) $(TORCH) $(OPTIONS) -m torch $(ARGS)
+	$(ONE_THREAD) $(TORCH) $(OPTIONS) -m torch $(ARGS) $(shell grep -rl --include='*.py' 'mark\.torch' tests)
 
 thorough: $(VENV)/.nice $(VENV)/.torch  ## all tests, with many more examples of every law and every scenario of the suites; hours
 	HYPOTHESIS_PROFILE=ci $(ONE_THREAD) $(TORCH) $(OPTIONS) $(ARGS)
