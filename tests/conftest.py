@@ -126,6 +126,8 @@ def throw_away_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
         patch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
         # MLflow reads each model that it logs in a process of its own, for six seconds, to list what it requires.
         patch.setenv("MLFLOW_REQUIREMENTS_INFERENCE_TIMEOUT", "0")
+        # Each tracking server starts processes for jobs that judge answers of language models.
+        patch.setenv("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false")
         yield folder
 
 
