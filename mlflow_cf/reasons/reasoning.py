@@ -36,13 +36,13 @@ class DecidedRow(NamedTuple):
     Attributes:
         codes: (d,); space: covers it.
         outcome: what the model says of it.
-        known: whether the background has all its levels; others are read as unknown by an opened model.
+        read: whether an opened model reads all its levels as the model does, which may know more than the background.
     """
 
     codes: Floats
     space: FeatureSpace
     outcome: Outcome
-    known: bool = True
+    read: bool = True
 
 
 class Effort(NamedTuple):
@@ -104,10 +104,10 @@ class Reasoning:
     def exact(self, row: DecidedRow, target: BoundTarget, reference: Reference, most: int) -> Reasons | None:
         """Return the reasons of a row where they are exact by the structure of the model; None: they are not.
 
-        Neither are they where the opened model reads levels as unknown, or decides on the row as it should not.
+        Neither are they where the opened model does not read all levels, or decides on the row as it should not.
         """
         structure = self.model.opened.structure
-        if reference.reason or reference.contributions is None or structure is None or not row.known:
+        if reference.reason or reference.contributions is None or structure is None or not row.read:
             return Reasons("none", reason=reference.reason) if reference.reason else None
         encoded = encode_all(structure, row.codes[None])
         sums = structure.sums(encoded)
@@ -143,7 +143,7 @@ class Reasoning:
     ) -> tuple[ExplainedScore, Callable[[Floats], Floats]]:
         """Return the score to explain of a row, and what computes it of coded rows: the structure, else the model."""
         structure, model = self.model.opened.structure, target.model
-        if structure is not None and row.known:
+        if structure is not None and row.read:
             sums = structure.sums(encode_all(structure, row.codes[None]))
             over = target.of_sums(structure.link, 0, structure.outputs)
             if np.isfinite(sums).all() and not rate_sums(sums, [over])[0][0]:

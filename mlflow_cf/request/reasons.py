@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-import numpy as np
-
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer
 from mlflow_cf.features import FeatureSpace, Rows
@@ -19,7 +17,7 @@ from mlflow_cf.policy.reasons import ReasonOptions, ReferenceName
 from mlflow_cf.reasons.reasoning import DecidedRow, Effort, Reasoning
 from mlflow_cf.reasons.reference import Reference
 from mlflow_cf.request.context import RequestContext
-from mlflow_cf.request.request import Caller, Request, asking, beside_answers, is_wanted
+from mlflow_cf.request.request import Caller, Request, asking, beside_answers, is_wanted, unread_levels
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
@@ -113,8 +111,8 @@ class ReasonRequest:
     def _decided(self, row: Row) -> DecidedRow:
         if row.outcome is None or (self.request.target.differs and row.own < 0):
             raise TypeError("a row without a decision, or with a label that is none of the model's, has no reasons")
-        known = bool((row.codes < self.request.bound_policy.bound_distance.unknown_from)[~np.isnan(row.codes)].all())
-        return DecidedRow(row.codes, self.space, row.outcome, known)
+        unread = unread_levels(self.request, self.space, row.codes[None])
+        return DecidedRow(row.codes, self.space, row.outcome, read=not unread.any())
 
     def _late(self) -> bool:
         return self.request.deadline is not None and time.perf_counter() > self.request.deadline

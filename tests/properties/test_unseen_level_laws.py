@@ -73,6 +73,23 @@ def test_whatever_else_is_asked(kind: str, asked: str) -> None:
         assert [each.distance for each in one.counterfactuals] == [each.distance for each in other.counterfactuals]
 
 
+@pytest.mark.parametrize("kind", ["forest", "boosting", "logistic"])
+def test_reasons_add_up_without_asking_the_model(kind: str) -> None:
+    rows = people(301, 8).assign(town="elsewhere")
+    alone, reasoned = (
+        [wrapped(kind, 0, 0).explain(rows.iloc[[at]], why_not=False, reasons=told)[0] for at in range(8)]
+        for told in (False, True)
+    )
+    assert [one.evaluations for one in alone] == [one.evaluations for one in reasoned]
+    told = [one.reasons for one in reasoned if one.status == "found"]
+    assert {each.method for each in told} == {"exact"}
+    for each in told:
+        total = sum(factor.contribution for factor in (*each.factors, *each.others))
+        assert total == pytest.approx(each.shortfall, abs=1e-6)
+    factors = [factor for each in told for factor in (*each.factors, *each.others)]
+    assert {factor.values for factor in factors if factor.features == ("town",)} <= {("elsewhere",)}
+
+
 @pytest.mark.parametrize("kind", ["forest", "boosting", "tree", "logistic"])
 def test_one_call_of_the_model_for_row_and_candidates(kind: str) -> None:
     rows = people(301, 8).assign(town="elsewhere")
@@ -128,6 +145,9 @@ def test_levels_that_the_model_knows_are_not_taken_for_unknown(encoder: str, las
         assert {one.proof for each in found for one in each.counterfactuals} == {proof}
         answers = pd.DataFrame([each.counterfactuals[0].row for each in found])
         assert (model.predict(answers[list(frame.columns)]) == 1).all()
+        reasoned = explained.explain(rows, why_not=False, reasons=True)
+        more = {one.evaluations > other.evaluations for one, other in zip(reasoned, found, strict=True)}
+        assert more == {town == "e"}
 
 
 def scored(explained: ExplainedModel, rows: pd.DataFrame) -> tuple[Floats, Floats]:
