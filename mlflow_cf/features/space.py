@@ -138,6 +138,11 @@ class FeatureSpace:
         return {name: column for column, name in enumerate(self.names)}
 
     @cached_property
+    def unknown_from(self) -> Floats:
+        """The smallest codes (d,) without a known rank; see `Feature.unknown_from`."""
+        return np.array([feature.unknown_from for feature in self.features])
+
+    @cached_property
     def percentiles(self) -> Percentiles:
         """How many rows of the background lie below a value."""
         return Percentiles.of(self.features)

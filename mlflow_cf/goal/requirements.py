@@ -11,7 +11,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from mlflow_cf.constraints import Origin
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal.scorer import Scorer, joined
@@ -138,6 +141,19 @@ class Requirements:
     def reads(self, feature: str, level: object) -> bool:
         """Whether all structures read a level as their models do that the background lacks."""
         return all(opened.reads(feature, level) for opened in (self.opened, *(one.opened for one in self.further)))
+
+    def unread_levels(self, space: FeatureSpace, X: Floats) -> Bools:
+        """Return (m, d) which levels of rows X (m, d), coded by `space`, a model may read otherwise than its structure.
+
+        Structures know the levels of the background, and read all others as unknown, while the model may know them.
+        """
+        unread: Bools = space.unknown_from <= X
+        for column in np.flatnonzero(unread.any(axis=0)).tolist():
+            feature, some = space.features[column], np.flatnonzero(unread[:, column])
+            codes, of_code = np.unique(X[some, column], return_inverse=True)
+            read = [self.reads(feature.name, feature.value(code)) for code in codes.tolist()]
+            unread[some, column] = ~np.array(read)[of_code]
+        return unread
 
     @cached_property
     def obstacle(self) -> Uncertified:

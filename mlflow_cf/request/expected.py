@@ -18,7 +18,7 @@ from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.proof.verify import NOTHING, Inquiry, VerifiedAnswers
-from mlflow_cf.request.request import Request, is_wanted, unread_levels, wanted_of
+from mlflow_cf.request.request import Request, is_wanted, wanted_of
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.structures.structure import linked
 
@@ -103,7 +103,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     structure, regression = requirements.opened.structure, requirements.judge.model.regression
     if structure is None or requirements.unopened is not None or request.query.explain == "none":
         return []
-    if len(coded.codes) > FEW or unread_levels(request, coded.space, coded.codes).any():
+    if len(coded.codes) > FEW or request.requirements.unread_levels(coded.space, coded.codes).any():
         return []
     if coded.faults or (regression and not requirements.opened.steady):  # replies show such predictions to the last bit
         return []

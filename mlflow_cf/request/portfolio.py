@@ -35,7 +35,7 @@ from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.candidates import Asked, ChosenSets, lawful_of, verified_of
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import bare, costed, predicted
-from mlflow_cf.request.request import Request, reserve_of, unread_levels
+from mlflow_cf.request.request import Request, reserve_of
 from mlflow_cf.request.rows import PredictedRows, Row
 from mlflow_cf.structures.capabilities import is_steady, sums_alone
 from mlflow_cf.structures.structure import linked
@@ -292,7 +292,7 @@ class Portfolio:
     @cached_property
     def _read(self) -> Bools:
         """(m,) which rows were predicted together and have only levels that the structure can read."""
-        unread = unread_levels(self._request, self.predictions.space, self._rows.codes)
+        unread = self._request.requirements.unread_levels(self.predictions.space, self._rows.codes)
         return np.asarray((self._rows.place >= 0) & ~unread.any(axis=1))
 
     def _singles(self, own: int) -> tuple[NearestFew, Scorer, BoundTarget] | None:

@@ -17,7 +17,7 @@ from mlflow_cf.policy.reasons import ReasonOptions, ReferenceName
 from mlflow_cf.reasons.reasoning import DecidedRow, Effort, Reasoning
 from mlflow_cf.reasons.reference import Reference
 from mlflow_cf.request.context import RequestContext
-from mlflow_cf.request.request import Caller, Request, asking, beside_answers, is_wanted, unread_levels
+from mlflow_cf.request.request import Caller, Request, asking, beside_answers, is_wanted
 from mlflow_cf.request.rows import CodedRows, Row, read_rows
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.factors import Reasons
@@ -111,7 +111,7 @@ class ReasonRequest:
     def _decided(self, row: Row) -> DecidedRow:
         if row.outcome is None or (self.request.target.differs and row.own < 0):
             raise TypeError("a row without a decision, or with a label that is none of the model's, has no reasons")
-        unread = unread_levels(self.request, self.space, row.codes[None])
+        unread = self.request.requirements.unread_levels(self.space, row.codes[None])
         return DecidedRow(row.codes, self.space, row.outcome, read=not unread.any())
 
     def _late(self) -> bool:

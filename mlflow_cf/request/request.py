@@ -14,7 +14,6 @@ import pandas as pd
 
 from mlflow_cf.constraints import Constraints, Pause
 from mlflow_cf.constraints.actions import functions_in
-from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer
@@ -241,26 +240,12 @@ def wanted_numbers(request: Request, rows: PredictedRows) -> list[int]:
     return numbers
 
 
-def unread_levels(request: Request, space: FeatureSpace, X: Floats) -> Bools:
-    """Return (m, d) which levels of rows X (m, d), coded by `space`, a model may read otherwise than its structure.
-
-    Structures know the levels of the background, and read all others as unknown, while the model may know them.
-    """
-    unread: Bools = request.bound_policy.bound_distance.unknown_from <= X
-    for column in np.flatnonzero(unread.any(axis=0)).tolist():
-        feature, some = space.features[column], np.flatnonzero(unread[:, column])
-        codes, of_code = np.unique(X[some, column], return_inverse=True)
-        read = [request.requirements.reads(feature.name, feature.value(code)) for code in codes.tolist()]
-        unread[some, column] = ~np.array(read)[of_code]
-    return unread
-
-
 def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     """Return the task of a row, with a budget of its own."""
     requirements = request.requirements
     targets, opened, partial = requirements.wanted(request.target, row.own)
     count, most = request.query.count, request.max_evaluations
-    unseen = np.flatnonzero(unread_levels(request, space, row.codes[None])[0]).tolist()
+    unseen = np.flatnonzero(requirements.unread_levels(space, row.codes[None])[0]).tolist()
     scorer = None if unseen else opened
 
     def rate(Z: Floats) -> Rating:

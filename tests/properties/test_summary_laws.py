@@ -140,8 +140,8 @@ def test_a_table_has_what_the_model_says_of_every_candidate(
     family = WholeFamily.of(replace(lawful, moves=every_move(lawful)), structure, 10**6)
     found = by_structure(refused, family, structure, Clock())
     expected = by_scores(refused, family, np.arange(len(refused)), asked(refused), Clock())
-    assert (found.unscored == refused.unseen).all()
-    read = packed(~refused.unseen)
+    assert (found.unscored == refused.unread).all()
+    read = packed(~refused.unread)
     assert (found.bits & read == expected.bits & read).all()
     assert not expected.unscored.any()
 

@@ -19,6 +19,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler,
 
 import mlflow_cf
 from mlflow_cf import ExplainedModel, Target
+from mlflow_cf.evaluation.measure.cohorts import SummaryOptions, cohorts
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.structure import score_rows
 
@@ -88,6 +89,16 @@ def test_reasons_add_up_without_asking_the_model(kind: str) -> None:
         assert total == pytest.approx(each.shortfall, abs=1e-6)
     factors = [factor for each in told for factor in (*each.factors, *each.others)]
     assert {factor.values for factor in factors if factor.features == ("town",)} <= {("elsewhere",)}
+
+
+@pytest.mark.parametrize("kind", ["forest", "logistic", "network"])
+def test_summaries_count_such_rows_without_asking(kind: str) -> None:
+    rows = people(301, 60).assign(town="elsewhere")
+    found, expected = (cohorts(made(kind, 0, 3), rows, most=2) for made in (wrapped, knowing))
+    assert found.items == expected.items
+    assert (found.rows, found.bound, found.proof) == (expected.rows, expected.bound, expected.proof)
+    few = cohorts(wrapped(kind, 0, 3), rows, most=2, options=SummaryOptions(max_evaluations=1))
+    assert (few.bound, few.proof) == (found.bound, found.proof)
 
 
 @pytest.mark.parametrize("kind", ["forest", "boosting", "tree", "logistic"])

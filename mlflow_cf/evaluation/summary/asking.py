@@ -109,7 +109,7 @@ class Asking:
     def _scored(self, family: WholeFamily | ListedFamily) -> Table:
         """Return the table of a family whose changes are scored one by one, of as many rows as may be scored."""
         rows, opened = self.rows, self.rows.requirements.structure is not None
-        at = np.flatnonzero(~rows.unseen) if opened else np.arange(len(rows))
+        at = np.flatnonzero(~rows.unread) if opened else np.arange(len(rows))
         if isinstance(family, WholeFamily):
             at = at[: (MOST_SCORED if opened else self.most_evaluations) // max(family.size, 1)]
         if not opened:

@@ -55,7 +55,7 @@ class RowEffects:
     Attributes:
         structure: the opened model; layout: of the changes.
         values: per column, the encoded values that its moves go to.
-        rows: per column, the encoded values (n, ...) of all rows; those of rows with unseen levels mean nothing.
+        rows: per column, the encoded values (n, ...) of all rows; those of rows that cannot be read mean nothing.
         moved: (n, s) which rows each move changes.
         joint: returns the joint effects of all pairs of moves of a row, given the weights of the raw scores.
     """
@@ -80,7 +80,7 @@ class RowEffects:
         pairs = np.array(family.pairs, dtype=np.intp).reshape(-1, 2).T
         layout = Layout(family.start, pairs[0].copy(), pairs[1].copy(), family.place, np.concatenate(whose))
         X, background = rows.X.copy(), rows.bound_policy.background
-        X[rows.unseen] = background[0]  # whose levels can be read; what is said of these rows is not used
+        X[rows.unread] = background[0]  # whose levels can be read; what is said of these rows is not used
         own = [structure.encode(column, codes) for column, codes in enumerate(X.T)]
         moved = np.ascontiguousarray(flags_of(family.lawful.moved, len(rows)).T)
         columns = np.array(family.columns, dtype=np.intp)

@@ -83,9 +83,9 @@ class RefusedRows:
         return self.explained.bound_policy.covering(self.space)
 
     @cached_property
-    def unseen(self) -> Bools:
-        """(n,) which rows have a level that no structure can read, because the background has not."""
-        return np.asarray(np.any(self.bound_policy.bound_distance.unknown_from <= self.X, axis=1))
+    def unread(self) -> Bools:
+        """(n,) which rows have a level that a structure may read otherwise than its model."""
+        return np.asarray(self.requirements.unread_levels(self.space, self.X).any(axis=1))
 
     def labels(self) -> Iterator[tuple[int, Codes]]:
         """Yield the labels that the target depends on, -1 for none, with the rows that have each."""

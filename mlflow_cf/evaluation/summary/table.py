@@ -63,8 +63,8 @@ def by_structure(rows: RefusedRows, family: WholeFamily, structure: Structure, c
     What is too near to the threshold is asked of the logged model.
     """
     bits = np.zeros((family.size, words(len(rows))), dtype=np.uint64)
-    unscored, doubts = rows.unseen.copy(), [np.empty((0, 2), dtype=np.int64)]
-    marking = Marking(rows.unseen, RowEffects.of(rows, family, structure), _decisions(rows), clock)
+    unscored, doubts = rows.unread.copy(), [np.empty((0, 2), dtype=np.int64)]
+    marking = Marking(rows.unread, RowEffects.of(rows, family, structure), _decisions(rows), clock)
     marked = rows.explained.admission.shared(marking.word, range(bits.shape[1]), MOST_PLACES, placed=False)
     for word, found in enumerate(marked):
         if found is None:
@@ -98,13 +98,13 @@ class Marking:
     """Marks what changes turn rows, 64 at a time; threads may share it.
 
     Attributes:
-        unseen: (n,) rows that the model cannot read.
+        unread: (n,) rows that the structure cannot read.
         effects: of all changes.
         decided: the number that decides about each row (n,).
         clock: when to stop.
     """
 
-    unseen: Bools
+    unread: Bools
     effects: RowEffects
     decided: Sequence[DecisionScore]
     clock: Clock
@@ -115,8 +115,8 @@ class Marking:
             return None
         layout = self.effects.layout
         marks = Marks(np.zeros(int(layout.place[-1]), dtype=np.uint64), np.empty((MOST_DOUBTS, 2), dtype=np.int64))
-        rows = np.arange(number * WORD, min((number + 1) * WORD, len(self.unseen)))
-        mine, known, unscored = rows[~self.unseen[rows]], 0, list[int]()
+        rows = np.arange(number * WORD, min((number + 1) * WORD, len(self.unread)))
+        mine, known, unscored = rows[~self.unread[rows]], 0, list[int]()
         decided = [self.decided[row] for row in mine.tolist()]
         for row, found in zip(mine.tolist(), self.effects.of_rows(mine, decided), strict=False):
             if found is None:
