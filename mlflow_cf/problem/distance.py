@@ -59,8 +59,7 @@ class BoundDistance:
         ]
         scale = np.array(spread) if percentiles is None else percentiles.rows
         weights = np.array([distance.weights.get(name, 1.0) for name in space.names])
-        unknown_from = np.array([f.unknown_from for f in space.features])
-        return cls(distance.l0, distance.l1, distance.linf, scale, unknown_from, weights, percentiles)
+        return cls(distance.l0, distance.l1, distance.linf, scale, space.unknown_from, weights, percentiles)
 
     def positions(self, columns: NDArray[np.intp], values: Floats) -> Floats:
         """Return the numbers whose differences are changes, for values (n,) or (m, n) of `columns` (n,).

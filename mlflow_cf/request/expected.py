@@ -103,7 +103,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     structure, regression = requirements.opened.structure, requirements.judge.model.regression
     if structure is None or requirements.unopened is not None or request.query.explain == "none":
         return []
-    if len(coded.codes) > FEW or request.requirements.unread_levels(coded.space, coded.codes).any():
+    if len(coded.codes) > FEW or requirements.unread_levels(coded.space, coded.codes).any():
         return []
     if coded.faults or (regression and not requirements.opened.steady):  # replies show such predictions to the last bit
         return []

@@ -245,11 +245,11 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     requirements = request.requirements
     targets, opened, partial = requirements.wanted(request.target, row.own)
     count, most = request.query.count, request.max_evaluations
-    unseen = np.flatnonzero(requirements.unread_levels(space, row.codes[None])[0]).tolist()
-    scorer = None if unseen else opened
+    unread = np.flatnonzero(requirements.unread_levels(space, row.codes[None])[0]).tolist()
+    scorer = None if unread else opened
 
     def rate(Z: Floats) -> Rating:
-        return request.judges.counted(lambda rows: requirements.rate(targets, space, rows, opened=not unseen), Z)
+        return request.judges.counted(lambda rows: requirements.rate(targets, space, rows, opened=not unread), Z)
 
     problem = request.bound_policy.bind(
         row.codes,
@@ -261,11 +261,11 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
     )
     reserve = reserve_of(request, len(problem.groups), opened=scorer is not None)
     obstacle = requirements.obstacle
-    if unseen and requirements.structure is not None:
-        feature = space.features[unseen[0]]
-        level = repr(feature.value(row.codes[unseen[0]]))
+    if unread and requirements.structure is not None:
+        feature = space.features[unread[0]]
+        level = repr(feature.value(row.codes[unread[0]]))
         obstacle = Uncertified("unseen_level", say("level_of", level=level, feature=feature.name))
-    problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unseen else partial)
+    problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unread else partial)
     budget = Budget(most, reserve, request.admission.give_way)
     return RowTask(Engine(problem), targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
 
