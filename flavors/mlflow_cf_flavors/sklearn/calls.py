@@ -128,21 +128,31 @@ class OneByOne:
 
 
 @dataclass(frozen=True)
-class Transformed:
-    """Rows -> labels and scores of a pipeline, transformed once, step by step as its `predict` does.
+class Prepared:
+    """Rows -> what the last step of a pipeline takes, transformed step by step as its `predict` does.
 
     Attributes:
-        transforms: those of all steps but the last; `select`: rows -> the columns the pipeline takes.
-        both: what the last step takes -> labels and scores.
+        select: rows -> the columns the pipeline takes; transforms: those of all steps but the last.
     """
 
-    transforms: tuple[Callable[[Any], Any], ...]
     select: Rows
+    transforms: tuple[Callable[[Any], Any], ...]
+
+    def __call__(self, rows: pd.DataFrame) -> Any:
+        """Return the last step's table for rows (n, d)."""
+        table = self.select(rows)
+        for transform in self.transforms:
+            table = transform(table)
+        return table
+
+
+@dataclass(frozen=True)
+class PreparedOnce:
+    """Rows -> labels and scores of a pipeline; `both` takes what is `prepared` of them."""
+
+    prepared: Prepared
     both: Both
 
     def __call__(self, rows: pd.DataFrame) -> tuple[Answers, Floats]:
         """Return the answers for rows (n, d)."""
-        table = self.select(rows)
-        for transform in self.transforms:
-            table = transform(table)
-        return self.both(table)
+        return self.both(self.prepared(rows))

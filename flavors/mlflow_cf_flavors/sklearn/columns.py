@@ -6,7 +6,7 @@ Encoders, the discretizer and the imputer are tables over the values of one raw 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -179,17 +179,41 @@ def _selected(step: Transformer, sources: Sequence[Source]) -> list[Source]:
 UNKNOWN = -1  # position of a value that is no category
 
 
+@dataclass(frozen=True, eq=False)
+class OneHotGroups:
+    """The categories of a feature, as a OneHotEncoder puts them together.
+
+    Attributes:
+        group: (categories,) the group of each; infrequent ones share the last, `infrequent`.
+        dropped: the group that has no column; None: all have one.
+    """
+
+    group: NDArray[np.intp]
+    infrequent: int
+    dropped: int | None
+
+    @property
+    def kept(self) -> list[int]:
+        """The groups that have a column, in their order."""
+        return [each for each in range(int(self.group.max()) + 1) if each != self.dropped]
+
+
+def one_hot_groups(step: Transformer, number: int) -> OneHotGroups:
+    """Return the groups of the categories of an encoder's feature of this `number`."""
+    group, infrequent = _groups(step, number, step.categories_[number])
+    drop = None if step.drop_idx_ is None else step.drop_idx_[number]
+    return OneHotGroups(group, infrequent, None if drop is None else int(group[drop]))
+
+
 def one_hot(step: Transformer, sources: Sequence[Source]) -> list[Source]:
     """Return one column per category that is not dropped; infrequent ones share the last."""
     columns: list[Source] = []
     for number, source in enumerate(sources):
         position, column = _looked_up(source, step.categories_[number])
-        groups, infrequent = _groups(step, number, step.categories_[number])
-        unknown = infrequent if step.handle_unknown in ("infrequent_if_exist", "warn") else UNKNOWN
-        group = np.where(position == UNKNOWN, unknown, groups[position])
-        drop = None if step.drop_idx_ is None else step.drop_idx_[number]
-        dropped = None if drop is None else groups[drop]
-        columns += [column((group == k).astype(step.dtype)) for k in range(groups.max() + 1) if k != dropped]
+        groups = one_hot_groups(step, number)
+        unknown = groups.infrequent if step.handle_unknown in ("infrequent_if_exist", "warn") else UNKNOWN
+        group = np.where(position == UNKNOWN, unknown, groups.group[position])
+        columns += [column((group == each).astype(step.dtype)) for each in groups.kept]
     return columns
 
 

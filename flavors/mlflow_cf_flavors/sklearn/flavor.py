@@ -27,7 +27,18 @@ from mlflow_cf_flavors.answers import (
     plain_labels,
 )
 from mlflow_cf_flavors.catboost.flavor import open as open_catboost
-from mlflow_cf_flavors.sklearn.calls import Both, Named, OneByOne, OneThread, Scores, Transformed, both_of, whole
+from mlflow_cf_flavors.sklearn.by_value import COMPARED, by_value
+from mlflow_cf_flavors.sklearn.calls import (
+    Both,
+    Named,
+    OneByOne,
+    OneThread,
+    Prepared,
+    PreparedOnce,
+    Scores,
+    both_of,
+    whole,
+)
 from mlflow_cf_flavors.sklearn.steps import steps_of
 from mlflow_cf_flavors.sklearn.structure import compile_model, levels_of
 
@@ -117,7 +128,8 @@ def _has_xgboost(model: Estimator) -> bool:
 
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
-    decide = OwnAnswers(OneThread(model.predict), select, np.float64)
+    last, select = _last(model, select, rows)
+    decide = OwnAnswers(OneThread(last.predict), select, np.float64)
     return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns)
 
 
@@ -126,26 +138,44 @@ def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | 
     classes = _classes(model)
     predict = OneThread(model.predict)
     decide = OwnAnswers(predict, select)
-    score, kind, notes = _scores(model, predict, select, rows) if output != "label" else (None, "none", ())
+    if output == "label":
+        return OpenModel(MLFLOW_FLAVOR, classes, decide, columns=columns)
+    last, select = _last(model, select, rows)
+    score, kind, notes = _scores(last, predict, select, rows)
     if output == "score" and score is None:
         raise InputError("output", f"{type(model).__name__} has no scores", "use output='label'")
-    both = None if score is None else _both(model, predict, decide, score)
+    both = None if score is None else _both(last, predict.instead(last.predict), score)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
 
 
-def _both(model: Estimator, predict: OneThread, decide: OwnAnswers, score: Scores) -> Both | None:
-    """Return how to ask for labels and scores in one pass; None where that saves nothing."""
+def _last(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple[Estimator, Rows]:
+    """Return the estimator that answers, and rows -> the table that it takes.
+
+    For a pipeline this is its last step, and what the others prepare; `rows` are some to try this on.
+    """
     from sklearn.pipeline import Pipeline
 
-    classes = _classes(model)
     if type(model) is not Pipeline or len(model.steps) == 1:
-        return both_of(decide, score, model, classes)
-    last = model.steps[-1][1]
-    ask = last.predict_proba if hasattr(last, "predict_proba") else last.decision_function
-    labels, scores = OwnAnswers(predict.instead(last.predict), whole), Scores(predict.instead(ask), whole)
-    both = both_of(labels, scores, last, classes) or OneByOne(labels, scores)
+        return model, select
     steps = [step for _, step in model.steps[:-1] if step is not None and not isinstance(step, str)]  # "passthrough"
-    return Transformed(tuple(step.transform for step in steps), decide.select, both)
+    transforms = [step.transform for step in steps]
+    if steps and rows is not None:
+        transforms[0] = by_value(steps[0], select(rows.iloc[:COMPARED]))
+    return model.steps[-1][1], Prepared(select, tuple(transforms))
+
+
+def _both(last: Estimator, predict: OneThread, score: Scores) -> Both | None:
+    """Return how to ask for labels and scores in one pass; None where that saves nothing.
+
+    Args:
+        last: the estimator that answers, alone or at the end of a pipeline.
+        predict: what it takes -> its labels; score: rows -> its scores.
+    """
+    prepared = score.select if isinstance(score.select, Prepared) else None
+    select = score.select if prepared is None else whole
+    labels, scores = OwnAnswers(predict, select), replace(score, select=select)
+    both = both_of(labels, scores, last, _classes(last))
+    return both if prepared is None else PreparedOnce(prepared, both or OneByOne(labels, scores))
 
 
 def _scores(
