@@ -59,7 +59,8 @@ def certify(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqui
         return replace(verified, note=task.obstacle)
     if task.budget.late:
         return verified if verified.proofs else replace(verified, note=Uncertified("late"))
-    if (settled := at_once(task, verified, tolerance)).proofs:
+    settled = yield from at_once(task, verified, tolerance)
+    if settled.proofs:
         return settled
     engine, known = task.engine, verified
     problem = engine.problem
@@ -98,35 +99,47 @@ def nearest_of_sets(task: RowTask, verified: VerifiedAnswers, tolerance: float) 
     return found if agreed and len(found.rows) >= len(verified.rows) else verified
 
 
-def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> VerifiedAnswers:
+def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
     """Prove the only answer that is wanted by what one and two changes can do; as it was where that does not settle it.
 
-    The judge is asked nothing: it settles the answer if three changes cannot be as near, and the model may accept
-    nothing nearer with less.
+    It is settled if three changes cannot be as near, and if the judge refuses all nearer rows that the model may
+    accept.
     """
     if task.problem.count > 1 or len(verified.rows) != 1 or verified.proofs or task.budget.late:
         return verified
-    engine, problem, distance = task.engine, task.engine.problem, float(task.distance(verified.rows)[0])
-    few = engine.few if engine.exact else None
-    score_tolerance = SCORE_TOLERANCES * tolerance
-    if few is None or few.least(3) <= distance:
+    others = _nearer(task, verified.rows, SCORE_TOLERANCES * tolerance)
+    if others is None or len(others) > AHEAD or task.budget.take(len(others)) < len(others):
         return verified
+    if len(others) and task.accepts(others, (yield others)).any():
+        return verified
+    distance = float(task.distance(verified.rows)[0])
+    return replace(verified, proofs=("optimal",), bounds=(distance,), exhausted=True)
+
+
+def _nearer(task: RowTask, answer: Floats, score_tolerance: float) -> Floats | None:
+    """Return the lawful rows (m, d) that come before an answer (1, d), and that the model may accept by its structure.
+
+    All change one or two features; None where this does not tell all of them.
+    """
+    engine, problem, distance = task.engine, task.engine.problem, float(task.distance(answer)[0])
+    few = engine.few if engine.exact else None
+    if few is None or few.least(3) <= distance:
+        return None
     pairs = few.pairs(distance, score_tolerance, task.budget)
     if pairs is None:
-        return verified
+        return None
     codes = np.concatenate([few.singles(distance, score_tolerance), pairs])
     if len(codes) > 1:  # a search may have listed them, which doubts more
         codes = codes[few.scorer.decisions(few.scorer.structure.sums(problem.encoded(codes)), score_tolerance)[0]]
     near = problem.rows(codes)
-    own = same(near, verified.rows[0]).all(axis=1)
+    own = same(near, answer[0]).all(axis=1)
     if not own.any():
-        return verified
-    if not own.all():
-        others = near[~own]
-        rows = np.concatenate([verified.rows, others[task.problem.check(others)]])
-        if nearest(task.problem, rows, task.distance(rows), polished=True) != 0:
-            return verified
-    return replace(verified, proofs=("optimal",), bounds=(distance,), exhausted=True)
+        return None
+    others = near[~own]
+    others = others[task.problem.check(others)] if len(others) else others
+    rows = np.concatenate([answer, others])
+    first = not len(others) or nearest(task.problem, rows, task.distance(rows), polished=True) == 0
+    return others[:0] if first else others
 
 
 def needed(task: RowTask, verified: VerifiedAnswers) -> Generator[Asked, Outcome, Bools]:

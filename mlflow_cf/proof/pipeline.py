@@ -218,7 +218,7 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
                 look = nearest_ones if task.problem.variety.near else complete
                 completed = yield from look(task, alone, judge.tolerance)
                 return (yield from by_themselves(task, completed, judge.tolerance))
-            return at_once(task, alone, judge.tolerance) if candidates.certify and polish else alone
+            return (yield from at_once(task, alone, judge.tolerance)) if candidates.certify and polish else alone
 
 
 def _certified(
