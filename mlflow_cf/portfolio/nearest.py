@@ -43,6 +43,7 @@ from mlflow_cf.portfolio.unit_kernels import TOGETHER, RowUnits, Units, nearest_
 from mlflow_cf.portfolio.unit_sets import UnitBlocks, UnitQuestion, UnitSetRoom, nearest_unit_sets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.problem.single_features import PackedColumns
+from mlflow_cf.rounding import all_loose
 from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden
 from mlflow_cf.structures.kernels.sweeps import sweep_trees
 from mlflow_cf.structures.trees.ensemble import TreeEnsemble
@@ -63,6 +64,8 @@ class Settled(NamedTuple):
         singles: (s,) how many single changes are verified: those as near as one, or the nearest ones beside two.
         paired: (s,) evaluations that pairs of changes count, 0 where none was looked at.
         scored: (s,) single changes in doubt that were scored as rows, which count as evaluations.
+        nearer: (v, d) single changes that are nearer, and that the model may accept by its structure; owner: (v,) whose
+            of `rows` each is.
     """
 
     rows: Codes
@@ -70,16 +73,23 @@ class Settled(NamedTuple):
     singles: Codes
     paired: Codes
     scored: Codes
+    nearer: Floats
+    owner: Codes
 
     def take(self, some: Codes) -> Settled:
         """Return some of them."""
-        parts = self.singles[some], self.paired[some], self.scored[some]
+        place = np.full(len(self.rows), -1)
+        place[some] = np.arange(len(some))
+        mine = place[self.owner] >= 0
+        parts = self.singles[some], self.paired[some], self.scored[some], self.nearer[mine], place[self.owner[mine]]
         return Settled(self.rows[some], self.Z[some], *parts)
 
     @classmethod
     def joined(cls, parts: Sequence[Settled]) -> Settled:
         """Return what is known of the rows of all parts."""
-        return parts[0] if len(parts) == 1 else cls(*map(np.concatenate, zip(*parts, strict=True)))
+        before = np.cumsum([0, *(len(part.rows) for part in parts)])
+        moved = [part._replace(owner=part.owner + at) for part, at in zip(parts, before.tolist(), strict=False)]
+        return moved[0] if len(moved) == 1 else cls(*map(np.concatenate, zip(*moved, strict=True)))
 
 
 class SettledSets(NamedTuple):
@@ -108,20 +118,33 @@ class SettledSets(NamedTuple):
 
 
 class DoubtTolerances(NamedTuple):
-    """Which scores next to a decision blocks can decide just as the search of a single row does.
+    """How near to a decision scores are in doubt.
 
     Attributes:
-        proved: within this tolerance a proof asks the logged model, so that such rows are left to that search.
-        doubted: within this one that search scores a change as a row, too.
+        proved: within this tolerance a proof asks the logged model.
+        doubted: within this one the search of a single row scores a change as a row, too.
     """
 
     proved: float
     doubted: float
 
-    def decidable(self, scorer: Scorer, sums: Floats) -> Bools:
-        """Return which raw scores (m, k) are in doubt for that search, and decided for proofs."""
+    def asked(self, scorer: Scorer, sums: Floats) -> tuple[Bools, Bools]:
+        """Return (m,) of which raw scores (m, k) a proof asks the model, and which that search scores as rows."""
         (may, sure), (still, certain) = (scorer.decisions(sums, tolerance) for tolerance in self)
-        return np.asarray((may == sure) & still & ~certain)
+        return np.asarray(may != sure), np.asarray(still & ~certain)
+
+
+class Scored(NamedTuple):
+    """Single changes in doubt that were scored as rows.
+
+    Attributes:
+        many: (m,) how many of each row.
+        nearer: (v, d) those nearer than the answer that a proof asks the model about; owner: (v,) whose each is.
+    """
+
+    many: Codes
+    nearer: Floats
+    owner: Codes
 
 
 class FewChanges(NamedTuple):
@@ -230,25 +253,28 @@ class NearestFew:
         self.scores.settle(self.setting, rows, near, out, most)
         scored = self._decide(rows, near, out.singles, tolerances)
         one, pair = out.singles.known == SETTLED, out.places[:, 0] >= 0
-        some = np.flatnonzero(one | pair)
         places = np.where(pair[:, None], out.places, np.column_stack([out.singles.place, np.full(len(X), -1)]))
-        Z = self._changed(X[some], places[some])
-        return Settled(some, Z, out.singles.ties[some], out.paired[some], scored[some])
+        parts = out.singles.ties, out.paired, scored.many, scored.nearer, scored.owner
+        return Settled(np.arange(len(X)), self._changed(X, places), *parts).take(np.flatnonzero(one | pair))
 
-    def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, tolerances: DoubtTolerances) -> Codes:
-        """Score the single changes that are in doubt, and settle rows by those; return (m,) how many of each row."""
-        X, scored, some = rows.X, np.zeros(len(rows.X), dtype=np.intp), np.flatnonzero(singles.known == IN_DOUBT)
+    def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, tolerances: DoubtTolerances) -> Scored:
+        """Score the single changes that are in doubt, and settle rows by those."""
+        some = np.flatnonzero(singles.known == IN_DOUBT)
         turns, doubts = singles.sure[some], singles.doubts[some]
-        row, at = np.nonzero((doubts >= 0) & ~turns)
-        others = np.zeros(len(row), dtype=np.bool_)
-        if len(row):
-            encoded = self.scorer.encoded(range(X.shape[1]), self._changed(X[some[row]], doubts[row, at][:, None]))
-            turns[row, at], _ = self.scorer.margins(encoded)
-            others = ~tolerances.decidable(self.scorer, self.scorer.structure.sums(encoded))
-            scored[some] = np.bincount(row, minlength=len(some))
+        which, at = np.nonzero((doubts >= 0) & ~turns)
+        row, place = some[which], doubts[which, at]
+        X, Z = rows.X[row], self._changed(rows.X[row], place[:, None])
+        encoded = self.scorer.encoded(range(X.shape[1]), Z)
+        turned, _ = self.scorer.margins(encoded)
+        turns[which, at] = turned
         nearest_of_doubts(self.setting, rows, some, turns, near, singles)  # also for none: it is compiled ahead then
-        singles.known[some[row[others]]] = LEFT
-        return scored
+        asked, scored = tolerances.asked(self.scorer, self.scorer.structure.sums(encoded))
+        columns = tuple((column,) for column in range(X.shape[1]))
+        far, known = self.bound_policy.bound_distance.distance(columns, Z, X), singles.far[row]
+        nearer = asked & ~turned & (all_loose(far) < known)
+        told = ~asked | nearer | (place == singles.place[row]) | (far > all_loose(known))
+        singles.known[row[~(told & scored)]] = LEFT
+        return Scored(np.bincount(row, minlength=len(rows.X)), Z[nearer], row[nearer])
 
     def several(self, X: Floats, count: int, most: int) -> SettledSets | None:
         """Return the nearest `most` candidates of rows X (m, d) that `count` answers of few changes settle.

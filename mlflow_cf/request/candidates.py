@@ -21,11 +21,12 @@ class Asked(NamedTuple):
     """What the model is asked of rows with one answer each, beside their candidates.
 
     Attributes:
-        undone, owner: (v, d) lawful rows without one of two changes, (v,) whose each is.
+        others, owner: (v, d) lawful rows that it must refuse, (v,) whose each is: a candidate without one of two
+            changes, or single changes that are nearer and in doubt.
         rows: (m,) how many rows the search of a single row would ask about.
     """
 
-    undone: Floats
+    others: Floats
     owner: Codes
     rows: Codes
 
@@ -37,9 +38,10 @@ class Asked(NamedTuple):
         owner, column = np.nonzero(changed & pair[:, None])
         undone = settled.Z[owner]
         undone[np.arange(len(owner)), column] = X[owner, column]
-        lawful = lawful_of(policy, undone, X[owner])
+        others, owner = np.concatenate([undone, settled.nearer]), np.concatenate([owner, settled.owner])
+        lawful = lawful_of(policy, others, X[owner])
         owner = owner[lawful]
-        return cls(undone[lawful], owner, settled.singles + pair + np.bincount(owner, minlength=len(X)))
+        return cls(others[lawful], owner, settled.singles + pair + np.bincount(owner, minlength=len(X)))
 
 
 def lawful_of(policy: BoundPolicy, Z: Floats, X: Floats) -> Codes:

@@ -29,6 +29,7 @@ from mlflow_cf.features import Floats, Level
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
+from mlflow_cf.model.parity import DOUBLE
 from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled, SettledSets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
@@ -49,8 +50,10 @@ ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call cos
 # the time of Credit's trees, which leave a row in a hundred).
 ROUNDS: Final = 4
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
-WIDER: Final = 1.01  # than the search of single rows doubts, whose scores are rounded otherwise
-DOUBT: Final = WIDER * (CLOSE + SWEPT)  # of scores
+DOUBT: Final = CLOSE + SWEPT  # of scores, for the search of single rows
+# Where that search doubts a score that is rounded otherwise is not known within this factor of its tolerance, of models
+# that calculate in float64, and of others.
+WIDER: Final = 1.0001, 1.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,7 +303,7 @@ class Portfolio:
         if own not in self._known:
             request = self._request
             targets, scorer, _ = request.requirements.wanted(request.target, own)
-            singles = None if scorer is None else NearestFew.of(request.bound_policy, scorer, DOUBT)
+            singles = None if scorer is None else NearestFew.of(request.bound_policy, scorer, self._wider * DOUBT)
             self._known[own] = None if scorer is None or singles is None else (singles, scorer, targets[0])
         return self._known[own]
 
@@ -314,12 +317,12 @@ class Portfolio:
         if not len(numbers):
             return None
         asked = Asked.of(policy, settled, X)
-        outcome = self._judged(np.concatenate([settled.Z, asked.undone]))
+        outcome = self._judged(np.concatenate([settled.Z, asked.others]))
         if outcome is None:
             return None
         met = target.met(outcome)
         enough = met[: len(numbers)]
-        enough[asked.owner[met[len(numbers) :]]] = False  # less would do: it is polished row by row
+        enough[asked.owner[met[len(numbers) :]]] = False  # less or another would do: that is found row by row
         kept = np.flatnonzero(enough)
         outcome = outcome.take(kept)
         if not scorer.steady and len(kept):
@@ -330,7 +333,7 @@ class Portfolio:
     def _settled(self, X: Floats, few: NearestFew) -> Settled:
         """Return what settles rows X (m, d), as long as there is time."""
         proved = SCORE_TOLERANCES * self._request.judges.tolerance
-        tolerances = DoubtTolerances(WIDER * proved, (CLOSE + SWEPT) / WIDER)
+        tolerances = DoubtTolerances(self._wider * proved, DOUBT / self._wider)
         parts = list[Settled]()
         for start, some in self._timely_parts(X, few):
             part = few.settle(some, self._most_paired, tolerances)
@@ -414,6 +417,10 @@ class Portfolio:
             tripled=np.zeros(len(numbers), dtype=np.intp),
             proof="optimal",
         )
+
+    @cached_property
+    def _wider(self) -> float:
+        return WIDER[self._request.judges.tolerance > DOUBLE]
 
     @cached_property
     def _most_paired(self) -> int:
