@@ -5,6 +5,8 @@ The same as `proof.verify` does for a single row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +14,14 @@ import numpy as np
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
+from mlflow_cf.goal import BoundTarget, Scorer
+from mlflow_cf.goal.targets import rate_sums
+from mlflow_cf.model.judge import Outcome
 from mlflow_cf.portfolio.nearest import Settled, SettledSets
 from mlflow_cf.problem import BoundPolicy, Codes
-from mlflow_cf.proof.verify import SPARE
+from mlflow_cf.proof.verify import SPARE, joined_outcomes
+from mlflow_cf.structures.capabilities import is_steady, sums_alone
+from mlflow_cf.structures.structure import linked
 
 
 class Asked(NamedTuple):
@@ -47,6 +54,38 @@ class Asked(NamedTuple):
 def lawful_of(policy: BoundPolicy, Z: Floats, X: Floats) -> Codes:
     """Return which of rows Z (m, d) are counterfactuals of X (m, d) that every constraint accepts."""
     return np.flatnonzero(policy.accepts(Z, X)) if len(Z) else np.empty(0, dtype=np.intp)
+
+
+def alone_by_structure(Z: Floats, outcome: Outcome, scorer: Scorer, score_tolerance: float) -> tuple[Bools, Outcome]:
+    """Return which of candidates Z (m, d) a structure certainly accepts alone, and outcomes with its scores of each.
+
+    See `proof.verify.by_themselves`.
+    """
+    sums = sums_alone(scorer.structure, scorer.encoded(range(Z.shape[1]), Z))
+    favourable, _, margin = rate_sums(sums, scorer.targets)
+    certain = favourable & (margin >= score_tolerance)
+    if is_steady(scorer.own):
+        return certain, outcome
+    scores = linked(sums[:, : scorer.own.outputs], scorer.own.link)
+    regression = outcome.codes[0] < 0
+    own = Outcome(outcome.codes, None, scores[:, 0]) if regression else Outcome(outcome.codes, scores)
+    return certain, replace(own, further=outcome.further)
+
+
+def asked_alone(
+    Z: Floats, outcome: Outcome, certain: Bools, target: BoundTarget, judged: Callable[[Floats], Outcome | None]
+) -> tuple[Bools, Outcome]:
+    """Return which of candidates Z (m, d) are accepted alone, and outcomes with what the model says of each alone.
+
+    It is asked about those of which the structure is not `certain`; where it does not answer, they are not accepted.
+    """
+    accepted, place, said = certain.copy(), np.arange(len(Z)), [outcome]
+    for at in np.flatnonzero(~certain).tolist():
+        alone = judged(Z[[at]])
+        if alone is not None and target.met(alone)[0]:
+            accepted[at], place[at] = True, len(Z) + len(said) - 1
+            said.append(alone)
+    return accepted, joined_outcomes(said).take(place)
 
 
 def verified_of(count: int) -> int:

@@ -27,19 +27,23 @@ from mlflow_cf.explainers.geco.members import Members
 from mlflow_cf.explainers.geco.sweeps import NEAREST, SOON, SOON_SHARE
 from mlflow_cf.features import Floats, Level
 from mlflow_cf.goal import BoundTarget, Scorer
-from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.model.parity import DOUBLE
 from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled, SettledSets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
-from mlflow_cf.request.candidates import Asked, ChosenSets, lawful_of, verified_of
+from mlflow_cf.request.candidates import (
+    Asked,
+    ChosenSets,
+    alone_by_structure,
+    asked_alone,
+    lawful_of,
+    verified_of,
+)
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.replies import bare, costed, predicted
 from mlflow_cf.request.request import Request, reserve_of
 from mlflow_cf.request.rows import PredictedRows, Row
-from mlflow_cf.structures.capabilities import is_steady, sums_alone
-from mlflow_cf.structures.structure import linked
 from mlflow_cf.words.arrays import AnswerArrays
 from mlflow_cf.words.changes import changes_between
 from mlflow_cf.words.result import Counterfactual, Explanation, Proof
@@ -327,7 +331,9 @@ class Portfolio:
         outcome = outcome.take(kept)
         if not scorer.steady and len(kept):
             certain, outcome = self._alone(settled.Z[kept], outcome, scorer)
-            kept, outcome = kept[certain], outcome.take(np.flatnonzero(certain))
+            asked.rows[kept[~certain]] += 1
+            accepted, outcome = asked_alone(settled.Z[kept], outcome, certain, target, self._judged_in_time)
+            kept, outcome = kept[accepted], outcome.take(np.flatnonzero(accepted))
         return self._answers(numbers, X, settled, asked.rows, target).take(kept, outcome)
 
     def _settled(self, X: Floats, few: NearestFew) -> Settled:
@@ -443,6 +449,12 @@ class Portfolio:
         """All constraints, whose rules can compare the levels that the rows have and the background lacks."""
         return self._request.bound_policy.covering(self.predictions.space)
 
+    def _alone(self, Z: Floats, outcome: Outcome, scorer: Scorer) -> tuple[Bools, Outcome]:
+        return alone_by_structure(Z, outcome, scorer, SCORE_TOLERANCES * self._request.judges.tolerance)
+
+    def _judged_in_time(self, Z: Floats) -> Outcome | None:
+        return None if self._late() else self._judged(Z)
+
     def _judged(self, Z: Floats) -> Outcome | None:
         """Return what the logged model says of candidates; None where it fails."""
         try:
@@ -451,21 +463,6 @@ class Portfolio:
         except Exception:  # noqa: BLE001  any model, any error: the search of single rows asks again, and tells of it
             return None
         return outcome if exact.all() else outcome.withheld(~exact)
-
-    def _alone(self, Z: Floats, outcome: Outcome, scorer: Scorer) -> tuple[Bools, Outcome]:
-        """Return which candidates a structure certainly accepts alone, and outcomes with its scores of each alone.
-
-        See `proof.verify.by_themselves`.
-        """
-        sums = sums_alone(scorer.structure, scorer.encoded(range(Z.shape[1]), Z))
-        favourable, _, margin = rate_sums(sums, scorer.targets)
-        certain = favourable & (margin >= SCORE_TOLERANCES * self._request.judges.tolerance)
-        if is_steady(scorer.own):
-            return certain, outcome
-        scores = linked(sums[:, : scorer.own.outputs], scorer.own.link)
-        regression = outcome.codes[0] < 0
-        own = Outcome(outcome.codes, None, scores[:, 0]) if regression else Outcome(outcome.codes, scores)
-        return certain, replace(own, further=outcome.further)
 
 
 def is_plain(request: Request) -> bool:
