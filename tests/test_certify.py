@@ -108,7 +108,25 @@ def test_what_only_a_search_doubts_keeps_no_answer_from_being_proved_at_once():
     few = task.engine.few
     assert task.problem.rows(few.nearest_singles(np.inf, 1e-4, 1)[0])[:2].tolist() == [[nearly], [6.0]]
     (known,) = run_inquiries(judging.judge, judging.space, [verify_rows(task, np.array([[6.0]]), polish=True)])
-    assert at_once(task, known, 1e-6).proofs == ("optimal",)
+    used = task.budget.used
+    (found,) = run_inquiries(judging.judge, judging.space, [at_once(task, known, 1e-6)])
+    assert (found.proofs, task.budget.used - used) == (("optimal",), 0)
+
+
+@pytest.mark.parametrize(("beyond", "proofs"), [(-1e-7, ("optimal",)), (1e-7, ())])
+def test_the_judge_is_asked_about_what_is_nearer_and_in_doubt(beyond, proofs):
+    """A value next to the boundary is nearer than the answer; the structure is not sure on which side it lies."""
+    line = pd.DataFrame({"x": np.arange(11.0)})
+    model = LogisticRegression().fit(line, (line["x"] > 5).astype(int))
+    slope, boundary = model.coef_[0, 0], -model.intercept_[0] / model.coef_[0, 0]
+    judging = mlflow_cf.wrap(model, pd.DataFrame({"x": np.append(line["x"], boundary + beyond / slope)}), target=1)
+    task = row_task(judging, judging, count=1)
+    (known,) = run_inquiries(judging.judge, judging.space, [verify_rows(task, np.array([[6.0]]), polish=True)])
+    used = task.budget.used
+    (found,) = run_inquiries(judging.judge, judging.space, [at_once(task, known, 1e-6)])
+    assert (found.proofs, task.budget.used - used) == (proofs, 1)
+    (found,) = run_inquiries(judging.judge, judging.space, [certify(task, known, 1e-6)])
+    assert (found.rows[0, 0] == 6.0, found.proofs) == (bool(proofs), ("optimal",))
 
 
 def test_what_the_judge_refuses_is_no_answer_although_the_structure_is_certain():

@@ -376,17 +376,23 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
 def nearest_of_doubts(
     setting: Setting, rows: BlockRows, doubtful: Array, turns: Array, near: Nearest, out: Singles
 ) -> None:
-    """Settle rows IN_DOUBT (n,) by which of their changes (n, TIES) turn the decision."""
+    """Settle rows IN_DOUBT (n,) by which of their changes (n, TIES) turn the decision.
+
+    Those that are farther than two changes may be are not verified with the others.
+    """
     for which in range(doubtful.size):
         row = doubtful[which]
         x0 = rows.X[row]
         begin_row(x0, near)
         near.least[0], near.least[1] = out.least[row, 0], out.least[row, 1]
+        two = loosened((near.least[0] + near.least[1]) * (1.0 - ROUNDING))
         for at in range(TIES):
             place = out.doubts[row, at]
             if place >= 0 and turns[which, at]:
                 group = np.searchsorted(setting.packed.start, place, side="right") - 1
                 kept, far = near.noted[0], cost_at(setting, rows, row, group, place)
+                if far > two:
+                    continue
                 near.place[kept], near.far[kept], near.sure[kept], near.group[kept] = place, far, 1.0, group
                 near.noted[0] += 1
         settle_row(setting, x0, near, (row, True), out)

@@ -262,6 +262,8 @@ class NearestFew:
         some = np.flatnonzero(singles.known == IN_DOUBT)
         turns, doubts = singles.sure[some], singles.doubts[some]
         which, at = np.nonzero((doubts >= 0) & ~turns)
+        kept = _first_of_cells(which, self.setting.cell[doubts[which, at]])  # a search lists no others, either
+        which, at = which[kept], at[kept]
         row, place = some[which], doubts[which, at]
         X, Z = rows.X[row], self._changed(rows.X[row], place[:, None])
         encoded = self.scorer.encoded(range(X.shape[1]), Z)
@@ -310,6 +312,12 @@ class NearestFew:
     def _steps(self) -> int:
         """The number of steps of the longest program of a rule, or more."""
         return len(self.setting.own_rules.program.does) + len(self.setting.joint.does)
+
+
+def _first_of_cells(row: Codes, cell: Codes) -> Codes:
+    """Return which values (n,) are the first of a row in their cell; those without one, -1, are all told apart."""
+    told_apart = np.where(cell < 0, -1 - np.arange(len(cell)), cell)
+    return np.sort(np.unique(np.column_stack([row, told_apart]), axis=0, return_index=True)[1])
 
 
 def _freezes(rule: Rule) -> bool:

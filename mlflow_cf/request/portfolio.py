@@ -316,8 +316,8 @@ class Portfolio:
         settled = self._settled(self._rows.codes[numbers], few)
         numbers = numbers[settled.rows]
         X, policy = self._rows.codes[numbers], self._bound_policy
-        lawful = lawful_of(policy, settled.Z, X)
-        settled, numbers, X = settled.take(lawful), numbers[lawful], X[lawful]
+        kept = np.intersect1d(lawful_of(policy, settled.Z, X), np.flatnonzero(self._afforded(settled)))
+        settled, numbers, X = settled.take(kept), numbers[kept], X[kept]
         if not len(numbers):
             return None
         asked = Asked.of(policy, settled, X)
@@ -335,6 +335,14 @@ class Portfolio:
             accepted, outcome = asked_alone(settled.Z[kept], outcome, certain, target, self._judged_in_time)
             kept, outcome = kept[accepted], outcome.take(np.flatnonzero(accepted))
         return self._answers(numbers, X, settled, asked.rows, target).take(kept, outcome)
+
+    def _afforded(self, settled: Settled) -> Bools:
+        """Return (m,) whether the search of a row scores all that is in doubt, and verifies what it finds together."""
+        request, groups = self._request, len(self._request.bound_policy.space)
+        used, most = groups + settled.scored, request.max_evaluations
+        searches = used <= most - reserve_of(request, groups, opened=True)
+        verifies = (most - used) // (1 + groups) >= settled.singles
+        return np.asarray((settled.scored == 0) | (searches & verifies))
 
     def _settled(self, X: Floats, few: NearestFew) -> Settled:
         """Return what settles rows X (m, d), as long as there is time."""

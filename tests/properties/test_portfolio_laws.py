@@ -334,32 +334,49 @@ def scorer_of(target: SumTarget) -> Any:
     return Scorer(None, None, (target,))  # type: ignore[arg-type]
 
 
+def next_to_decisions(model: Any, rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """Return rows of which `model` cannot tell with single precision whether another value of `a` turns them."""
+    other = rows.assign(a=rng.permutation(rows["a"]))
+    low, high = np.full(len(rows), -30.0), np.full(len(rows), 30.0)
+    rises = model.predict(other.assign(c=high)) == 1
+    for _ in range(50):
+        middle = (low + high) / 2
+        above = (model.predict(other.assign(c=middle)) == 1) == rises
+        low, high = np.where(above, low, middle), np.where(above, middle, high)
+    return rows.assign(c=high + rng.uniform(-1e-6, 1e-6, len(rows)))
+
+
 @dear(3)
 @given(
     kind=st.sampled_from(["logistic", "network", "boosting"]),
     seed=st.integers(0, 5),
     most=st.sampled_from([40, 600]),
     linked=st.booleans(),
+    fine=st.booleans(),
 )
 def test_changes_in_doubt_are_scored_as_the_search_of_a_row_does(
-    *, kind: str, seed: int, most: int, linked: bool
+    *, kind: str, seed: int, most: int, linked: bool, fine: bool
 ) -> None:
-    """Of values that lie close together, some bring the score so near to the threshold that the row must tell."""
+    """Of values that lie close together, some bring the score so near to the threshold that the row must tell.
+
+    Of those that lie closer, the logged model must.
+    """
     rng = np.random.default_rng(seed)
-    steps = rng.integers(0, 4_000, (400, 3))
-    data = pd.DataFrame(steps / 10_000, columns=list("abc"))
-    labels = (data @ [1.0, 2.0, -1.0] > 0.4).astype(int)
+    step = 2e-7 if fine else 1e-5
+    data = pd.DataFrame(rng.integers(0, 40, (400, 3)) / 10 + rng.integers(0, 60, (400, 3)) * step, columns=list("abc"))
+    labels = (data @ [1.0, 2.0, -1.0] > 4).astype(int)
     models = {
-        "logistic": LogisticRegression(C=0.1),
+        "logistic": LogisticRegression(C=1e3, max_iter=1000),
         "network": MLPClassifier((5,), max_iter=300, random_state=seed),
         "boosting": GradientBoostingClassifier(n_estimators=15, random_state=seed),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = models[kind].fit(data, labels)
-    constraints = {"rules": ["x_cf.a - x_cf.b <= 0.3"]} if linked else {}
+    constraints = {"rules": ["x_cf.a - x_cf.b <= 3"]} if linked else {}
     explained = wrap(model, data, target=1, seed=0, why_not=False, constraints=constraints)
     rows = data.iloc[:100]  # enough to be predicted by the logged model first
+    rows = next_to_decisions(model, rows, rng) if fine else rows
     with in_blocks(None):
         expected = explained.explain(rows, max_evaluations=most)
     with in_blocks(32):
