@@ -63,6 +63,18 @@ def test_answers_are_those_of_enumeration(world):
         np.testing.assert_array_equal(world.proved(world.row_task(), found.rows, polish=True).rows, found.rows)
 
 
+def test_what_changes_cost_but_for_the_largest_limits_no_distance():
+    """All costs together are less than the nearest answer's distance, of which the largest change is the most."""
+    query = {"age": 20, "income": 9.5, "grade": "low", "job": "a", "member": False, "rooms": 1}
+    world = Drawn(
+        seed=930, grid=False, constraints={}, distance=Distance(0.2, 0.3, 0.5), query=query, count=1,
+        model="linear", task="two", goal="label", quantile=1.0, least=None,
+    )  # fmt: skip
+    expected = Enumerated(world)
+    assert expected.distance[0] == pytest.approx(1.74)
+    is_exact(world.certified(world.row_task()), expected, expected.answers(1))
+
+
 @dear(2)
 @given(opened(), st.sampled_from([0.2, 0.4, 0.8]), st.sampled_from([0.0, 0.2, 1.0]))
 def test_near_copies_are_no_answers(world, least, share):
@@ -153,7 +165,9 @@ def is_honest(world, found, expected):
         assert bound <= world.row_task().distance(found.rows)[at]
         assert all(bound <= expected.distance[other] for other in others[:1])
         if proof == "optimal":
-            assert (bound, known[at]) == (expected.distance[others[0]], expected.rows[others[0]].tobytes())
+            assert bound == expected.distance[others[0]]
+            # of those that are as near, a search that was cut short may not have seen the first
+            assert known[at] == expected.rows[others[0]].tobytes() or not found.exhausted
         else:
             assert not found.exhausted
     if not len(found.rows) and found.exhausted:

@@ -142,8 +142,9 @@ class MoveSearch:
         room = MOST_FOUND if asked.listed else 1 + max(counts, default=0) + 2
         shape = room, len(groups)
         most = 1.0 + sum(max((_dearest(move) for move in group), default=0.0) for group in groups)
+        self._given, self._first = limit, min(limit, most)  # the kernel needs a limit that is finite
         self.progress = Progress(
-            np.array([1, 0, 0, 0]), np.array([min(limit, most), np.inf]), np.full(shape, KEPT, np.int32),
+            np.array([1, 0, 0, 0]), np.array([self._first, np.inf]), np.full(shape, KEPT, np.int32),
             np.zeros(shape), np.full(len(groups), KEPT, np.int32), np.zeros(len(groups)),
         )  # fmt: skip
         self._open_root()
@@ -193,7 +194,8 @@ class MoveSearch:
     @property
     def limit(self) -> float:
         """The limit on costs, perhaps lowered to those of a row that certainly meets the target."""
-        return float(self.progress.limits[0])
+        now = float(self.progress.limits[0])
+        return now if now < self._first else self._given
 
     @property
     def decided(self) -> bool:
