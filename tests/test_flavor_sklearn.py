@@ -363,3 +363,11 @@ class TestTrustedTypes:
         with pytest.raises(InputError, match="serialization_format='cloudpickle'"):
             flavor.save(model, tmp_path / "m", signature=None, pip_requirements=[])
         assert not (tmp_path / "m").exists()
+
+
+def test_a_pipeline_says_which_of_its_columns_are_missing() -> None:
+    data = pd.DataFrame({"town": ["Ulm", "Bern"] * 20, "age": range(40)})
+    columns = make_column_transformer((OneHotEncoder(), ["town"]), remainder="passthrough")
+    model = make_pipeline(columns, LogisticRegression()).fit(data, data["age"] > 20)
+    with pytest.raises(InputError, match=r"lacks the columns .*town"):
+        open_native(model, rows=data[["age"]])

@@ -105,8 +105,8 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     if _module(model).startswith("catboost"):  # it has no `feature_names_in_`, and names of its own
         return replace(open_catboost(model, output=output, rows=rows), flavor=MLFLOW_FLAVOR)
     regression = _check_kind(model, output)
+    check_columns(_feature_names(model, rows), rows)
     opened = _open_regressor(model, rows) if regression else _open_classifier(model, output, rows)
-    check_columns(opened.columns, rows)
     check_answers(opened, rows)
     tolerance = 1e-5 if _has_xgboost(model) else opened.tolerance  # it calculates in float32
     return replace(
