@@ -282,7 +282,11 @@ class Drawn:
         """Return answers with certificates, and how many rows the judge was asked about; `ask` is called before."""
         if verified is None:
             verified = self.proved(task, np.empty((0, len(self.space))), polish=True)
-        run, rows = certify(task, verified, TOLERANCE), 0
+        return self.told(certify(task, verified, TOLERANCE), ask)
+
+    def told(self, run: Any, ask: Any = None) -> tuple[VerifiedAnswers, int]:
+        """Return what comes of an inquiry, and how many rows the judge was asked about."""
+        rows = 0
         try:
             Z = next(run)
             while True:
