@@ -19,11 +19,12 @@ from mlflow_cf.explainers.explainer import check_explainer
 from mlflow_cf.explainers.remote import sparing
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
+from mlflow_cf.request.block_answers import Found
 from mlflow_cf.request.expected import FEW, Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.helpers import Helpers
 from mlflow_cf.request.levers import LeverRequest
-from mlflow_cf.request.portfolio import Found, Portfolio
+from mlflow_cf.request.portfolio import Portfolio
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, costed, explanation
 from mlflow_cf.request.request import Request, asking, wanted_of
