@@ -97,34 +97,37 @@ def test_a_structure_that_refuses_what_the_judge_accepts_proves_nothing():
     assert (found.rows.tolist(), found.proofs) == ([[7.0]], ())
 
 
-def test_what_only_a_search_doubts_keeps_no_answer_from_being_proved_at_once():
-    """A value just this side of the boundary is certainly none; a search that doubts more has listed it, too."""
+def known_answer(beyond):
+    """Return a model with a value so far beyond its boundary, the row 0, its answer 6, and the value."""
     line = pd.DataFrame({"x": np.arange(11.0)})
     model = LogisticRegression().fit(line, (line["x"] > 5).astype(int))
-    slope, boundary = model.coef_[0, 0], -model.intercept_[0] / model.coef_[0, 0]
-    nearly = boundary - 4e-5 / slope
-    judging = mlflow_cf.wrap(model, pd.DataFrame({"x": np.append(line["x"], nearly)}), target=1)
+    value = (beyond - model.intercept_[0]) / model.coef_[0, 0]
+    judging = mlflow_cf.wrap(model, pd.DataFrame({"x": np.append(line["x"], value)}), target=1)
     task = row_task(judging, judging, count=1)
-    few = task.engine.few
-    assert task.problem.rows(few.nearest_singles(np.inf, 1e-4, 1)[0])[:2].tolist() == [[nearly], [6.0]]
     (known,) = run_inquiries(judging.judge, judging.space, [verify_rows(task, np.array([[6.0]]), polish=True)])
+    return judging, task, known, value
+
+
+def settled_at_once(judging, task, known):
+    """Return what is proved at once, and how many rows that takes."""
     used = task.budget.used
     (found,) = run_inquiries(judging.judge, judging.space, [at_once(task, known, 1e-6)])
-    assert (found.proofs, task.budget.used - used) == (("optimal",), 0)
+    return found.proofs, task.budget.used - used
+
+
+def test_what_only_a_search_doubts_keeps_no_answer_from_being_proved_at_once():
+    """A value just this side of the boundary is certainly none; a search that doubts more has listed it, too."""
+    judging, task, known, nearly = known_answer(-4e-5)
+    listed = task.engine.few.nearest_singles(np.inf, 1e-4, 1)[0]
+    assert task.problem.rows(listed)[:2].tolist() == [[nearly], [6.0]]
+    assert settled_at_once(judging, task, known) == (("optimal",), 0)
 
 
 @pytest.mark.parametrize(("beyond", "proofs"), [(-1e-7, ("optimal",)), (1e-7, ())])
 def test_the_judge_is_asked_about_what_is_nearer_and_in_doubt(beyond, proofs):
     """A value next to the boundary is nearer than the answer; the structure is not sure on which side it lies."""
-    line = pd.DataFrame({"x": np.arange(11.0)})
-    model = LogisticRegression().fit(line, (line["x"] > 5).astype(int))
-    slope, boundary = model.coef_[0, 0], -model.intercept_[0] / model.coef_[0, 0]
-    judging = mlflow_cf.wrap(model, pd.DataFrame({"x": np.append(line["x"], boundary + beyond / slope)}), target=1)
-    task = row_task(judging, judging, count=1)
-    (known,) = run_inquiries(judging.judge, judging.space, [verify_rows(task, np.array([[6.0]]), polish=True)])
-    used = task.budget.used
-    (found,) = run_inquiries(judging.judge, judging.space, [at_once(task, known, 1e-6)])
-    assert (found.proofs, task.budget.used - used) == (proofs, 1)
+    judging, task, known, _ = known_answer(beyond)
+    assert settled_at_once(judging, task, known) == (proofs, 1)
     (found,) = run_inquiries(judging.judge, judging.space, [certify(task, known, 1e-6)])
     assert (found.rows[0, 0] == 6.0, found.proofs) == (bool(proofs), ("optimal",))
 

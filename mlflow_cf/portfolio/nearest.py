@@ -224,6 +224,7 @@ class NearestFew:
         columns = tuple((column,) for column in range(X.shape[1]))
         far, known = self.bound_policy.bound_distance.distance(columns, Z, X), singles.far[row]
         nearer = asked & ~turned & (all_loose(far) < known)
+        # the model is asked about the answer anyway; what is as far as it is left to the search, which orders such rows
         told = ~asked | nearer | (place == singles.place[row]) | (far > all_loose(known))
         singles.known[row[~(told & scored)]] = LEFT
         return Scored(np.bincount(row, minlength=len(rows.X)), Z[nearer], row[nearer])

@@ -277,7 +277,9 @@ def by_themselves(task: RowTask, verified: VerifiedAnswers, tolerance: float) ->
         sums = [scorer.structure.sums(_encoded_values(task.problem, scorer, row)) for row in verified.rows]
         rated = (rate_sums(alone, scorer.targets) for alone in sums)
         if all(favourable[0] and margin[0] >= SCORE_TOLERANCES * tolerance for favourable, _, margin in rated):
-            return verified if is_steady(scorer.own) else _with_own_scores(verified, scorer, sums)
+            if is_steady(scorer.own):
+                return verified
+            return replace(verified, outcome=with_own_scores(verified.outcome, scorer, np.concatenate(sums)))
     if task.budget.take(len(verified.rows)) < len(verified.rows):
         return verified
     outcome = yield AskedAlone(verified.rows, lambda: task.budget.late)
@@ -309,12 +311,12 @@ def _encoded_values(problem: Problem, scorer: Scorer, row: Floats) -> list[Encod
     return encoded
 
 
-def _with_own_scores(verified: VerifiedAnswers, scorer: Scorer, sums: Sequence[Floats]) -> VerifiedAnswers:
-    """Return answers with the model's scores or values of each, from its raw scores (1, k); their labels are known."""
-    codes, own = verified.outcome.codes, scorer.own  # whose columns come first
-    scores = np.concatenate([linked(alone[:, : own.outputs], own.link) for alone in sums])
-    outcome = Outcome(codes, None, scores[:, 0]) if codes[0] < 0 else Outcome(codes, scores)
-    return replace(verified, outcome=replace(outcome, further=verified.outcome.further))
+def with_own_scores(outcome: Outcome, scorer: Scorer, sums: Floats) -> Outcome:
+    """Return an outcome with the model's scores or values of m rows, from raw scores (m, k); their labels are known."""
+    codes, own = outcome.codes, scorer.own  # whose columns come first
+    scores = linked(sums[:, : own.outputs], own.link)
+    alone = Outcome(codes, None, scores[:, 0]) if codes[0] < 0 else Outcome(codes, scores)
+    return replace(alone, further=outcome.further)
 
 
 class Queue:

@@ -6,7 +6,6 @@ The same as `proof.verify` does for a single row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,9 +18,8 @@ from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.portfolio.nearest import Settled, SettledSets
 from mlflow_cf.problem import BoundPolicy, Codes
-from mlflow_cf.proof.verify import SPARE, joined_outcomes
+from mlflow_cf.proof.verify import SPARE, joined_outcomes, with_own_scores
 from mlflow_cf.structures.capabilities import is_steady, sums_alone
-from mlflow_cf.structures.structure import linked
 
 
 class Asked(NamedTuple):
@@ -64,12 +62,7 @@ def alone_by_structure(Z: Floats, outcome: Outcome, scorer: Scorer, score_tolera
     sums = sums_alone(scorer.structure, scorer.encoded(range(Z.shape[1]), Z))
     favourable, _, margin = rate_sums(sums, scorer.targets)
     certain = favourable & (margin >= score_tolerance)
-    if is_steady(scorer.own):
-        return certain, outcome
-    scores = linked(sums[:, : scorer.own.outputs], scorer.own.link)
-    regression = outcome.codes[0] < 0
-    own = Outcome(outcome.codes, None, scores[:, 0]) if regression else Outcome(outcome.codes, scores)
-    return certain, replace(own, further=outcome.further)
+    return certain, outcome if is_steady(scorer.own) else with_own_scores(outcome, scorer, sums)
 
 
 def asked_alone(

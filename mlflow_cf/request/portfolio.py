@@ -30,28 +30,21 @@ from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled, Se
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
 from mlflow_cf.request.block_answers import BlockAnswers, SettledBlock
-from mlflow_cf.request.candidates import (
-    Asked,
-    ChosenSets,
-    alone_by_structure,
-    asked_alone,
-    lawful_of,
-    verified_of,
-)
+from mlflow_cf.request.candidates import Asked, ChosenSets, alone_by_structure, asked_alone, lawful_of, verified_of
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.request import Request, reserve_of
 from mlflow_cf.request.rows import PredictedRows
 
 ROWS_AT_ONCE: Final = 1_024  # of a block, if each has several answers; no block is smaller without need
-ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call costs 5 to 16 ms of Python however few rows
+ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call costs 2 to 16 ms of Python however few rows
 # Blocks of each of several threads, or more: rows that the first ones leave are searched beside the others (2 to 4 % of
 # the time of Credit's trees, which leave a row in a hundred).
 ROUNDS: Final = 4
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
 DOUBT: Final = CLOSE + SWEPT  # of scores, for the search of single rows
-# Where that search doubts a score that is rounded otherwise is not known within this factor of its tolerance, of models
-# that calculate in float64, and of others.
-WIDER: Final = 1.0001, 1.01
+# Blocks add scores up in another order than that search. Whether it doubts one whose distance from the threshold is its
+# tolerance up to this factor, more or less, is not known: of models that calculate in double precision, and of others.
+WIDER, WIDER_SINGLE = 1.0001, 1.01
 
 
 class Portfolio:
@@ -259,7 +252,8 @@ class Portfolio:
 
     @cached_property
     def _wider(self) -> float:
-        return WIDER[self._request.judges.tolerance > DOUBLE]
+        """The factor for the model, and all further ones."""
+        return WIDER if self._request.judges.tolerance <= DOUBLE else WIDER_SINGLE
 
     @cached_property
     def _most_paired(self) -> int:

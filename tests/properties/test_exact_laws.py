@@ -19,6 +19,11 @@ from mlflow_cf.policy.limits import Variety
 from mlflow_cf.proof import certify
 
 OPENED = ("forest", "forest", "linear", "network")
+WORLD = Drawn(
+    seed=0, grid=False, constraints={}, distance=Distance(0.5, 0.5, 0), count=1,
+    query={"age": 20, "income": 0.0, "grade": "low", "job": "a", "member": False, "rooms": 1},
+    model="forest", task="value", goal="third", quantile=0.5, least=None,
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -65,10 +70,9 @@ def test_answers_are_those_of_enumeration(world):
 
 def test_what_changes_cost_but_for_the_largest_limits_no_distance():
     """All costs together are less than the nearest answer's distance, of which the largest change is the most."""
-    query = {"age": 20, "income": 9.5, "grade": "low", "job": "a", "member": False, "rooms": 1}
-    world = Drawn(
-        seed=930, grid=False, constraints={}, distance=Distance(0.2, 0.3, 0.5), query=query, count=1,
-        model="linear", task="two", goal="label", quantile=1.0, least=None,
+    world = replace(
+        WORLD, seed=930, distance=Distance(0.2, 0.3, 0.5), query={**WORLD.query, "income": 9.5},
+        model="linear", task="two", goal="label", quantile=1.0,
     )  # fmt: skip
     expected = Enumerated(world)
     assert expected.distance[0] == pytest.approx(1.74)
@@ -194,12 +198,7 @@ def test_nothing_is_asked_when_time_is_up(world, share, ticks):
 
 def test_nothing_is_asked_when_time_is_up_between_granting_and_asking():
     """A row was granted, then the clock was read again for rows ahead, and the row was asked late."""
-    query = {"age": 20, "income": 0.0, "grade": "low", "job": "a", "member": False, "rooms": 1}
-    world = Drawn(
-        seed=0, grid=False, constraints={}, distance=Distance(0.5, 0.5, 0), query=query, count=1,
-        model="forest", task="value", goal="third", quantile=0.5, least=None,
-    )  # fmt: skip
-    check_the_clock(world, 0.02, 48)
+    check_the_clock(WORLD, 0.02, 48)
 
 
 def check_the_clock(world, share, ticks):

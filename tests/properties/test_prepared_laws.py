@@ -133,7 +133,7 @@ def test_the_same_table(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            step.fit(fitted_on, np.arange(120) % 2)
+            step.fit(fitted_on, np.arange(120) % data.draw(st.integers(2, 3)))
         except ValueError:  # an imputer and an encoder do not take every mixture of columns
             reject()
     count, unknown = data.draw(st.integers(1, 3 * module.FEW)), data.draw(st.booleans())

@@ -1,7 +1,8 @@
 """Columns as a ColumnTransformer prepares them: its encoders are asked about each of their categories once, at first.
 
 What an encoder makes of a cell depends on its value alone. It goes through tables cell by cell, in Python, which takes
-longer than most models do: 5 ms for a single row, and 3 of 5 microseconds a row for ten thousand.
+longer than most models do. A pipeline on Adult (7 columns of levels, 5 of numbers) needs 4.7 ms to prepare 10 rows, and
+28 ms for 16,384; where categories are looked up, it needs 2.4 and 11.5 ms.
 """
 
 from __future__ import annotations
@@ -40,6 +41,17 @@ class _Block:
     def columns(self) -> Table:
         """Return the columns (n, width)."""
         return self.table if self.rows is None else self.table.take(self.rows, axis=0)
+
+    def entries(self, start: int) -> tuple[Table, NDArray[np.int32]]:
+        """Return values (n, e) and their columns (n, e) in a table where they begin at `start`; the rest is 0."""
+        places = np.arange(start, start + self.table.shape[1], dtype=np.int32)
+        filled = self.table != 0
+        if self.rows is None or not filled.shape[1] or filled.sum(axis=1).max() > 1:
+            values = self.columns()
+            return values, np.broadcast_to(places, values.shape)
+        where = filled.argmax(axis=1)  # the only one, as of categories that have a column each
+        values = self.table[np.arange(len(where)), where]
+        return values[self.rows, None], places[where][self.rows, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +135,7 @@ class ByValue:
         blocks = [block for part in self.parts for block in part.blocks(rows)]
         if self.kind is not None:
             return _compressed(blocks, len(rows), self.kind)
-        dtype = np.result_type(*(block.table.dtype for block in blocks))
-        ends = list(accumulate((block.table.shape[1] for block in blocks), initial=0))
+        dtype, ends = np.result_type(*(block.table.dtype for block in blocks)), _ends(blocks)
         table = np.empty((len(rows), ends[-1]), dtype, self.order)
         for block, (start, end) in zip(blocks, pairwise(ends), strict=True):
             table[:, start:end] = block.columns()
@@ -152,6 +163,7 @@ def by_value(step: Transformer, rows: Any) -> Transform:
 
 
 def _compared(step: Transformer, rows: pd.DataFrame) -> ByValue | None:
+    """Return what makes the same table of `rows` as a ColumnTransformer; None where nothing does in less time."""
     parts = tuple(_parts(step, list(rows.columns)))
     if not any(isinstance(part, _Encoder) for part in parts):
         return None
@@ -209,19 +221,16 @@ def _dense(table: Any) -> Table:
     return np.asarray(table.toarray() if sparse.issparse(table) else table)
 
 
+def _ends(blocks: Sequence[_Block]) -> list[int]:
+    """Return (blocks + 1) where their columns begin and end in the whole table."""
+    return list(accumulate((block.table.shape[1] for block in blocks), initial=0))
+
+
 def _compressed(blocks: Sequence[_Block], count: int, kind: Callable[..., Any]) -> Any:
-    """Return the sparse table of `count` rows; each column of levels has at most one entry in a row."""
-    entries: list[tuple[Table, NDArray[np.int32]]] = []
-    ends = list(accumulate((block.table.shape[1] for block in blocks), initial=0))
-    for block, (start, end) in zip(blocks, pairwise(ends), strict=True):
-        if block.rows is None:
-            entries.append((block.table, np.broadcast_to(np.arange(start, end, dtype=np.int32), block.table.shape)))
-        elif end > start:
-            where = (block.table != 0).argmax(axis=1)
-            value = block.table[np.arange(len(where)), where]
-            place = (start + where).astype(np.int32)
-            entries.append((value[block.rows, None], place[block.rows, None]))
-    values, places = (np.concatenate(each, axis=1) for each in zip(*entries, strict=True))
+    """Return the sparse table of `count` rows."""
+    ends = _ends(blocks)
+    parts = [block.entries(start) for block, start in zip(blocks, ends[:-1], strict=True)]
+    values, places = (np.concatenate(each, axis=1) for each in zip(*parts, strict=True))
     kept = values != 0
     ends_of_rows = np.concatenate([[0], kept.sum(axis=1).cumsum()]).astype(np.int32)
     return kind((values[kept], places[kept], ends_of_rows), shape=(count, ends[-1]))
