@@ -94,6 +94,12 @@ class ClearScore:
         return self.decide(rows), scores
 
 
+def as_array(table: pd.DataFrame) -> NDArray[Any] | None:
+    """Return a `table` (n, d) as one array if all of its columns are numbers of numpy's own types; else None."""
+    plain = all(isinstance(dtype, np.dtype) and dtype.kind in "iuf" for dtype in table.dtypes)
+    return table.to_numpy() if plain else None
+
+
 def shares(likelier: Floats) -> Floats:
     """Return the probability (n,) of the second class as one column per class."""
     return np.column_stack((1.0 - likelier, likelier))

@@ -12,7 +12,7 @@ import pandas as pd
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Column, CurveColumn, IntervalColumn, LevelColumn, NotOpenedError, Structure
 from mlflow_cf.words.statements import say
-from mlflow_cf_flavors.answers import Floats
+from mlflow_cf_flavors.answers import Floats, as_array
 from mlflow_cf_flavors.lightgbm.trees import TINY, lightgbm_forest
 from mlflow_cf_flavors.sklearn.sources import Raw, RawLevels, Source, finished, raw_columns
 from mlflow_cf_flavors.sums import Sums, TreeModel, made
@@ -48,6 +48,9 @@ class BoosterColumns:
         None if a column is no number, or a category column has not exactly the levels of the training rows: that is
         left to the library.
         """
+        plain = None if self.levels else as_array(table)
+        if plain is not None:
+            return plain.astype(np.float64, copy=False)
         array = np.empty(table.shape)
         for position, (name, column) in enumerate(table.items()):
             numbers = self._column(str(name), column)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.structures import Column, NotOpenedError, NumberColumn
+from mlflow_cf_flavors.answers import as_array
 from mlflow_cf_flavors.catboost.export import Facts, Model, exported, hashes
 from mlflow_cf_flavors.sklearn.sources import Source, finished, values_of
 
@@ -42,6 +43,9 @@ class CatBoostColumns:
         """Return the `table` (n, d) as an array that CatBoost reads several times faster; None: left to the table."""
         if self.categories and len(table) > FEW_ROWS:
             return None
+        plain = None if self.categories else as_array(table)
+        if plain is not None:
+            return plain.astype(np.float64, copy=False)
         array = np.empty(table.shape, dtype=object if self.categories else np.float64)
         for position, (_, column) in enumerate(table.items()):
             if position in self.categories:

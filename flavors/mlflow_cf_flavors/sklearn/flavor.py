@@ -27,7 +27,8 @@ from mlflow_cf_flavors.answers import (
     plain_labels,
 )
 from mlflow_cf_flavors.catboost.flavor import open as open_catboost
-from mlflow_cf_flavors.sklearn.by_value import COMPARED, by_value
+from mlflow_cf_flavors.sklearn.arrays import COMPARED, by_array
+from mlflow_cf_flavors.sklearn.by_value import by_value
 from mlflow_cf_flavors.sklearn.calls import (
     Both,
     Named,
@@ -151,12 +152,13 @@ def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | 
 def _last(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple[Estimator, Rows]:
     """Return the estimator that answers, and rows -> the table that it takes.
 
-    For a pipeline this is its last step, and what the others prepare; `rows` are some to try this on.
+    For a pipeline this is its last step, and what the others prepare; others take an array where that is the same.
+    `rows` are some to try this on.
     """
     from sklearn.pipeline import Pipeline
 
     if type(model) is not Pipeline or len(model.steps) == 1:
-        return model, select
+        return by_array(model, select, rows)
     steps = [step for _, step in model.steps[:-1] if step is not None and not isinstance(step, str)]  # "passthrough"
     transforms = [step.transform for step in steps]
     if steps and rows is not None:

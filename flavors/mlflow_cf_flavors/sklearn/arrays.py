@@ -1,0 +1,72 @@
+"""Estimators that are asked with arrays, though they were fitted on a table with names.
+
+To go through the names and types of a table's columns takes an estimator longer than to answer ten rows: a logistic
+model of 14 columns takes 390 microseconds for a table and 70 for an array, XGBoost 1,030 and 140.
+"""
+
+from __future__ import annotations
+
+import warnings
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mlflow_cf_flavors.answers import Rows, as_array
+
+Estimator = Any  # scikit-learn carries no types
+
+COMPARED: Final = 500  # rows on which both ways are compared
+_LIBRARIES: Final = ("sklearn", "xgboost", "lightgbm")
+_ANSWERS: Final = ("predict", "predict_proba", "decision_function")
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Rows -> the numbers in the columns that are selected, as an array."""
+
+    select: Rows
+
+    def __call__(self, rows: pd.DataFrame) -> NDArray[Any]:
+        """Return the columns of rows (n, d)."""
+        table = self.select(rows)
+        found = as_array(table)
+        return table.to_numpy(np.float64, na_value=np.nan) if found is None else found
+
+
+def nameless(fitted: Estimator) -> Estimator:
+    """Return a copy of an estimator that does not ask tables for the names of their columns."""
+    found = copy(fitted)
+    vars(found).pop("feature_names_in_", None)
+    return found
+
+
+def by_array(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple[Estimator, Rows]:
+    """Return what answers as a fitted estimator does, and rows -> what it takes: numbers as an array, if it can.
+
+    Args:
+        model: the estimator; select: rows -> the table that it was fitted on.
+        rows: some rows, on which both are compared to the last bit; None: nothing is compared, tables are taken.
+    """
+    if rows is None or type(model).__module__.split(".")[0] not in _LIBRARIES:
+        return model, select
+    table = select(rows.iloc[:COMPARED])
+    if not isinstance(table, pd.DataFrame) or as_array(table) is None:
+        return model, select
+    found, numbers = nameless(model), Numbers(select)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # that names are missing, of models inside this one
+            same = _same_answers(found, numbers(rows.iloc[:COMPARED]), model, table)
+    except Exception:  # noqa: BLE001  of any estimator; whether it can answer at all is checked elsewhere
+        return model, select
+    return (found, numbers) if same else (model, select)
+
+
+def _same_answers(one: Estimator, array: NDArray[Any], other: Estimator, table: pd.DataFrame) -> bool:
+    names = [name for name in _ANSWERS if hasattr(other, name)]
+    answers = [(np.asarray(getattr(one, name)(array)), np.asarray(getattr(other, name)(table))) for name in names]
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in answers)
