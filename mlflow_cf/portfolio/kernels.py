@@ -223,6 +223,38 @@ def consider(near: Nearest, group: Any, place: Any, far: Any, sure: Any) -> None
 
 
 @inner
+def _is_looked_at(setting: Setting, near: Nearest, own: Any, change: Any) -> Any:
+    """Whether the model tells a change from the row itself, and from the one to the same side that was noted last.
+
+    Where it does not, the nearer one stands for both. The search of single rows keeps those of features that rules over
+    several speak of, and the only other value of a feature.
+    """
+    (value, cell, ranked), (group, place) = own, change
+    packed, at = setting.packed, near.noted[0] - 1
+    if setting.linked[group]:
+        return True
+    if setting.cell[place] == cell and _values_known(packed, group, value) > 2:
+        return False
+    if not ranked or at < 0 or at >= TIES or near.group[at] != group:
+        return True
+    last = near.place[at]
+    same_side = (packed.values[last] > value) == (packed.values[place] > value)
+    return setting.cell[last] != setting.cell[place] or not same_side
+
+
+@inner
+def _values_known(packed: PackedColumns, group: Any, own: Any) -> Any:
+    """Return how many values of a feature are known, the row's own among them."""
+    first, stop = packed.start[group], packed.start[group + 1]
+    if stop - first > 2:
+        return stop - first
+    beside = 1
+    for place in range(first, stop):
+        beside -= packed.values[place] == own
+    return stop - first + beside
+
+
+@inner
 def _drop_alike(setting: Setting, near: Nearest) -> None:
     """Of values that the model does not tell apart and that are equally far, keep the first.
 
@@ -341,8 +373,13 @@ def is_ranked(packed: PackedColumns, group: Any, own: Any) -> Any:
 
 
 @kernel
-def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nearest, out: Singles) -> None:
-    """Settle rows by the decision scores (m, cells) of each with one feature changed to a cell."""
+def nearest_by_cells(
+    setting: Setting, rows: BlockRows, cells: Array, scores: Array, near: Nearest, out: Singles
+) -> None:
+    """Settle rows, of which each is in some `cells` (m, d), by their decision scores (m, all cells).
+
+    A score is that of the row with one feature changed to the cell.
+    """
     packed = setting.packed
     for row in range(len(rows.X)):
         x0 = rows.X[row]
@@ -354,7 +391,7 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
             own = x0[packed.column[group]]
             first, stop, least = packed.start[group], packed.start[group + 1], np.inf
             ranked = is_ranked(packed, group, own)
-            middle = first_above(packed, group, own) if ranked else first
+            middle, here = first_above(packed, group, own) if ranked else first, (own, cells[row, group], ranked)
             for side in range(2 if ranked else 1):
                 place, step = (middle, 1) if side == 0 else (middle - 1, -1)
                 while first <= place < stop:
@@ -365,7 +402,11 @@ def nearest_by_cells(setting: Setting, rows: BlockRows, scores: Array, near: Nea
                         if far > near.cutoff[0]:
                             if ranked:
                                 break
-                        elif score >= rows.may[row] and is_lawful(setting, x0, near, group, place):
+                        elif (
+                            score >= rows.may[row]
+                            and _is_looked_at(setting, near, here, (group, place))
+                            and is_lawful(setting, x0, near, group, place)
+                        ):
                             consider(near, group, place, far, 1.0 if score >= rows.sure[row] else 0.0)
                     place += step
             note_least(least, near)

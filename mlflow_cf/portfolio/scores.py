@@ -138,7 +138,8 @@ class CellScores:
         """Sweep rows, and write their nearest changes."""
         (cells, sums), weights = self._swept(rows), self.decision.weights
         scores = sums[:, :, 0] * weights[0] if len(weights) == 1 else sums @ weights
-        nearest_by_cells(setting, rows, np.ascontiguousarray(scores), near, out.singles)
+        own = np.ascontiguousarray(cells + self.trees.trees.features.start[:-1])
+        nearest_by_cells(setting, rows, own, np.ascontiguousarray(scores), near, out.singles)
         some = np.flatnonzero((out.singles.known == UNTIL_TWO) | (out.singles.known == UNTIL_LAWFUL))
         if not self.pairs or not most or not len(some):
             return

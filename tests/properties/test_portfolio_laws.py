@@ -25,6 +25,7 @@ from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.model.judge import CountedJudge, OpenModel
 from mlflow_cf.options import WrapOptions
+from mlflow_cf.policy import Target
 from mlflow_cf.portfolio import nearest, pairs
 from mlflow_cf.request import answer, portfolio
 from mlflow_cf.request import expected as expected_rows
@@ -377,6 +378,26 @@ def test_changes_in_doubt_are_scored_as_the_search_of_a_row_does(
     explained = wrap(model, data, target=1, seed=0, why_not=False, constraints=constraints)
     rows = data.iloc[:100]  # enough to be predicted by the logged model first
     rows = next_to_decisions(model, rows, rng) if fine else rows
+    with in_blocks(None):
+        expected = explained.explain(rows, max_evaluations=most)
+    with in_blocks(32):
+        found = explained.explain(rows, max_evaluations=most)
+    assert told(found) == told(expected)
+
+
+@dear(3)
+@given(seed=st.integers(0, 20), linked=st.booleans(), most=st.sampled_from([60, 600]))
+def test_values_that_trees_do_not_tell_apart_are_in_doubt_together(*, seed: int, linked: bool, most: int) -> None:
+    """A cell holds many more values than blocks note, and its score is the least that is wanted."""
+    rng = np.random.default_rng(seed)
+    data = pd.DataFrame(rng.integers(0, 600, (600, 3)) / 10, columns=list("abc"))
+    labels = (data @ [1.0, 2.0, -1.0] + rng.normal(0, 20, 600) > 60).astype(int)
+    model = GradientBoostingClassifier(n_estimators=4, max_depth=2, random_state=seed).fit(data, labels)
+    scores = np.unique(model.predict_proba(data)[:, 1])
+    target = Target(label=1, min_probability=float(rng.choice(scores[len(scores) // 2 :])))
+    constraints = {"rules": ["x_cf.a - x_cf.b <= 30"]} if linked else {}
+    explained = wrap(model, data, target=target, seed=0, why_not=False, constraints=constraints)
+    rows = data.iloc[:100]
     with in_blocks(None):
         expected = explained.explain(rows, max_evaluations=most)
     with in_blocks(32):
