@@ -12,10 +12,7 @@ from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 from scipy.sparse import block_array, csr_array, eye_array
-from scipy.spatial import ConvexHull, QhullError
-from scipy.spatial.distance import cdist
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers.explainer import Facts, Learned, known_labels
@@ -95,6 +92,8 @@ class Region:
         return min(self._apart(vector, self.points[self.clusters == cluster]) for cluster in np.unique(self.clusters))
 
     def _apart(self, vector: Floats, points: Floats) -> float:
+        from scipy.optimize import linprog  # noqa: PLC0415  a server loads faster without
+
         width, count = len(vector), len(points)
         slacks = 1 if self.enlarged.norm == "linf" else width
         spread = csr_array(np.ones((width, 1))) if slacks == 1 else eye_array(width)
@@ -165,6 +164,8 @@ def _corners(points: Floats) -> NDArray[np.intp]:
         return _corners(points[:, spread])
     if len(points) <= width + 1:
         return np.arange(len(points))
+    from scipy.spatial import ConvexHull, QhullError  # noqa: PLC0415  as above
+
     try:
         return np.asarray(ConvexHull(points).vertices, dtype=np.intp)
     except QhullError:
@@ -249,6 +250,8 @@ def favourable_rows(learned: Learned, problem: Problem) -> Rows:
 
 def region_of(learned: Learned, problem: Problem, near: Rows, enlarged: Enlarged) -> Region:
     """Return the region for the row of a problem, made of the corners of the hulls of the background rows `near` it."""
+    from scipy.spatial.distance import cdist  # noqa: PLC0415  as above
+
     embedding, centres = Embedding.from_arrays(problem.space, learned.arrays), learned.arrays[CENTRES]
     points = embedding.vectors(problem.background[near])
     clusters = cdist(points, centres).argmin(axis=1) if len(centres) else np.zeros(len(points), dtype=np.intp)

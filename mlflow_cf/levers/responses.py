@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.thresholds import LISTED_PER_ROW, SCORE_TOLERANCES, SWEPT
@@ -202,7 +202,7 @@ def _drawn(grid: Grid, rng: np.random.Generator) -> Codes:
 
 def wilson(turned: int, drawn: int, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Return the interval of a share of which so many `drawn` with replacement have `turned` (Wilson 1927)."""
-    z = float(norm.ppf((1 + confidence) / 2))
+    z = float(ndtri((1 + confidence) / 2))
     share, size = turned / drawn, 1 + z**2 / drawn
     middle = (share + z**2 / (2 * drawn)) / size
     half = z * np.sqrt(share * (1 - share) / drawn + z**2 / (4 * drawn**2)) / size
