@@ -21,6 +21,7 @@ from mlflow_cf.features import BackgroundRows, FeatureSpace, Floats, Table, as_b
 from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import Judge, OpenModel
+from mlflow_cf.model.parity import with_levels_of
 from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import DistanceSource, PlausibleSource, TargetSource, WrapOptions, told_by
 from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
@@ -234,6 +235,7 @@ def assemble(
         background = BackgroundRows(space.decode(codes), None, codes)
     others = others or OtherModels()
     future = None if others.drawn is None else future_models(others.drawn, model, space, codes)
+    space = with_levels_of(model, space, background.rows)
     extra_models = ExtraModels.learn(policy, others.versions, space, codes, future=future)
     explained = ExplainedModel.build(
         model, space, background, policy, explainer, LearnedOnce(extra_models=extra_models, causal=causal)

@@ -146,16 +146,19 @@ def test_a_small_budget_gives_a_bound():
     assert {answer.counterfactuals[0].proof for answer in cut} == {"optimal", "bounded"}
 
 
-def test_a_level_that_only_the_model_knows():
-    explained = mlflow_cf.wrap(LINEAR, DATA[DATA["housing"] != "own"], target=1)
+@pytest.mark.parametrize("dtype", ["str", "category"])
+def test_a_level_that_only_the_model_knows(dtype):
+    """The type of a categorical column says which levels there are; nothing can be proved of rows with another one."""
+    background = DATA[DATA["housing"] != "own"].astype({"housing": dtype})
+    explained = mlflow_cf.wrap(LINEAR, background, target=1)
     row = pd.DataFrame({"income": [30], "debt": [20], "housing": ["own"]})
     (answer,) = explained.explain(row)
     (found,) = answer.counterfactuals
     assert LINEAR.predict(pd.DataFrame([found.row]))[0] == 1
     (answer,) = explained.explain(row, certify=True)
-    assert answer.reason == (
-        "not certified: the model could not be opened for this row (the background has no level 'own' of housing)"
-    )
+    unproved = "not certified: the model could not be opened for this row (the background has no level 'own' of housing)"
+    assert answer.reason == ("" if dtype == "str" else unproved)
+    assert [each.proof for each in answer.counterfactuals] == ["optimal" if dtype == "str" else "none"]
 
 
 @pytest.mark.parametrize("stored", ["float64", "float32"])

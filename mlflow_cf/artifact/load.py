@@ -21,6 +21,7 @@ from mlflow_cf.explainers import AnyExplainer, Learned
 from mlflow_cf.model import switches
 from mlflow_cf.model.flavors import INNER, open_folder
 from mlflow_cf.model.judge import OpenModel
+from mlflow_cf.model.parity import with_levels_of
 from mlflow_cf.model.versions import named
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
 from mlflow_cf.survival import FutureModels
@@ -78,9 +79,10 @@ def assembled(
     future = None
     if policy.survival is not None and parts.future is not None:
         future = FutureModels.of(parts.future, policy.survival.of, model, parts.space, parts.codes)
-    extra_models = ExtraModels.learn(parts.policy, others, parts.space, parts.codes, parts.plausibility, future)
+    space = with_levels_of(model, parts.space, parts.background.rows)
+    extra_models = ExtraModels.learn(parts.policy, others, space, parts.codes, parts.plausibility, future)
     kept = LearnedOnce(learned, extra_models, parts.causal)
-    return ExplainedModel.build(model, parts.space, parts.background, policy, explainer, kept)
+    return ExplainedModel.build(model, space, parts.background, policy, explainer, kept)
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ class Feature:
         dtype: pandas dtype of the raw column; `categories_dtype` and `ordered` complete it for categoricals.
         levels: levels of an ordinal, category or boolean, in code order; empty for numbers.
         unseen: levels met in rows to explain but not in the background; coded after `levels`, never proposed.
+        model_levels: levels that the model tells apart and the background lacks. They are the first ones `unseen`, as
+            soon as any level is, so that each has the same code in all rows.
         step: distance between neighbouring admissible numbers, anchored at `low`; None for a continuous number.
         low, high: smallest and largest code, in the column's unit (levels: ranks).
         mad: median absolute deviation over the background, or its standard deviation (ddof 1) where that is 0.
@@ -53,6 +55,7 @@ class Feature:
     dtype: str
     levels: tuple[Level, ...] = ()
     unseen: tuple[Level, ...] = ()
+    model_levels: tuple[Level, ...] = ()
     step: float | None = None
     low: float = 0.0
     high: float = 0.0
@@ -165,7 +168,26 @@ class Feature:
 
     def with_unseen(self, levels: tuple[Level, ...]) -> Feature:
         """Return the same feature with codes for `levels` it has not met before."""
-        return replace(self, unseen=self.unseen + levels)
+        if not levels:
+            return self
+        before = self.unseen or self.model_levels
+        return replace(self, unseen=(*before, *(level for level in levels if level not in before)))
+
+    def with_model_levels(self, levels: Iterable[Level]) -> Feature:
+        """Return the same feature, of which a model tells some `levels` apart.
+
+        A categorical stays as it is: which levels there are is part of its type, which models look at.
+        """
+        if self.numeric or self.dtype == "category":
+            return self
+        further = set(levels).difference(self.levels)
+        return replace(self, model_levels=tuple(sorted(level for level in further if self.can_hold(level))))
+
+    @property
+    def for_model(self) -> Feature:
+        """The same feature as if the background had all levels that the model tells apart."""
+        more = self.model_levels
+        return replace(self, levels=(*self.levels, *more), model_levels=()) if more else self
 
     def value(self, code: float) -> Level | None:
         """Return the plain Python value behind one code; None for a missing one."""
@@ -198,9 +220,9 @@ class Feature:
         return held if np.isfinite(held) else number
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the feature as plain JSON values; a request's unseen levels are not part of it."""
+        """Return the feature as plain JSON values; levels that the background lacks are not part of it."""
         plain = {"levels": list(self.levels), "values": self.values.tolist(), "counts": self.counts.tolist()}
-        names = (one.name for one in fields(self) if one.name != "unseen")
+        names = (one.name for one in fields(self) if one.name not in ("unseen", "model_levels"))
         return {name: plain[name] if name in plain else getattr(self, name) for name in names}
 
     @classmethod

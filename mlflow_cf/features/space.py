@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -187,6 +187,17 @@ class FeatureSpace:
             return self
         features = tuple(f.with_unseen(found[f.name]) if found.get(f.name) else f for f in self.features)
         return FeatureSpace(features, self.joint)
+
+    def with_model_levels(self, levels: Mapping[str, Iterable[Level]]) -> FeatureSpace:
+        """Return this space, of whose features a model tells some `levels` apart; see `Feature.model_levels`."""
+        features = (f.with_model_levels(levels[f.name]) if f.name in levels else f for f in self.features)
+        return FeatureSpace(tuple(features), self.joint)
+
+    @property
+    def for_model(self) -> FeatureSpace:
+        """The same features as if the background had all levels that the model tells apart."""
+        features = tuple(feature.for_model for feature in self.features)
+        return self if features == self.features else FeatureSpace(features, self.joint)
 
     def encode_rows(self, frame: pd.DataFrame) -> tuple[Floats, dict[int, Misfit]]:
         """Code the rows of `frame`, which has this space's columns in order.

@@ -22,7 +22,8 @@ from mlflow_cf.structures.structure import TIE, Structure, score_rows
 from mlflow_cf.version import VERSION
 from mlflow_cf.words.statements import say
 
-MOST_ROWS = 1_000  # of each of the three kinds that are compared
+FEW_ROWS: Final = 20  # that show what a model is made of
+MOST_ROWS: Final = 1_000  # of each of the three kinds that are compared
 _logger = logging.getLogger(__name__)
 DOUBLE: Final = 1e-6  # tolerance of models that calculate in float64, of which rounding turns no label but at a tie
 EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
@@ -39,7 +40,8 @@ class Opened:
         worst: largest difference of a score on them, relative to max(1, |score|).
         ties: labels that differed by rounding alone, between scores as near to each other as scores may be off.
         surrogate: what imitates a model that could not be opened, to guide searches; None: nothing does.
-        levels: the levels that the model tells apart, by the name of a feature; see `OpenModel.levels`.
+        levels: the levels that the model tells apart, by the name of a feature, without those that the structure has
+            codes for; see `OpenModel.levels`.
     """
 
     structure: Structure | None
@@ -91,7 +93,7 @@ def open_structure(
     chosen = np.sort(rng.permutation(len(background))[:MOST_ROWS])
     rows, said = background[chosen], outcome.take(chosen)
     try:
-        structure, levels = _compiled(model, space, space.decode(rows[:20]))
+        structure, levels = _compiled(model, space, space.decode(rows[:FEW_ROWS]))
         shuffled = np.column_stack([rng.permutation(column) for column in rows.T])
         others = () if briefly else _shuffled_and_edges(structure, judge, space, shuffled, rng)
         compared = ((rows, said), *others)
@@ -113,15 +115,33 @@ def _compiled(
 ) -> tuple[Structure, Mapping[str, frozenset[str]]]:
     """Return the structure of a model, and the levels that it tells apart.
 
+    Of the levels those are left out that the structure has codes for.
+
     Raises:
         NotOpenedError: it has none, or one that lacks a question that structures answer.
     """
     if model.compile is None:
         raise NotOpenedError(say("closed"))
-    structure = model.compile(space, rows)
+    structure = model.compile(space.for_model, rows)
     if lost := lacking(structure):  # other packages are written for a version of this one
         raise NotOpenedError(say("other_version", lost=tuple(lost), version=VERSION))
-    return structure, {} if model.levels is None else model.levels(space, rows)
+    levels = {} if model.levels is None else model.levels(space, rows)
+    return structure, {name: known.difference(space[name].model_levels) for name, known in levels.items()}
+
+
+def with_levels_of(model: OpenModel, space: FeatureSpace, rows: pd.DataFrame) -> FeatureSpace:
+    """Return features with the levels that a model tells apart and the background lacks.
+
+    Args:
+        model: it can only be asked for these where it can be opened.
+        space: the features; rows: those of the background.
+    """
+    if model.levels is None:
+        return space
+    try:
+        return space.with_model_levels(model.levels(space, rows.head(FEW_ROWS)))
+    except Exception:  # noqa: BLE001  whether it can be opened is found later, and said with a reason
+        return space
 
 
 def _surrogate(model: OpenModel, space: FeatureSpace, background: Floats, outcome: Outcome) -> Structure | None:
@@ -163,12 +183,14 @@ def _shuffled_and_edges(
         for column, feature in enumerate(space.features):
             values = _edges(structure, column, feature) if near[column] else feature.values
             values = values if len(values) else rows[:, column]  # of a constant that no test looks at
+            if near[column]:
+                values = np.append(values, len(feature.levels) + np.arange(len(feature.model_levels)))
             edges[replaced[:, column], column] = rng.choice(values, replaced[:, column].sum())
             if feature.missing or (missing and feature.nullable):
                 edges[rng.random(len(rows)) < MISSING, column] = np.nan
         with suppress(Exception), warnings.catch_warnings():  # any model, any error
             warnings.simplefilter("ignore")  # about values that only this check asks about
-            said = judge.verdict(space.decode(np.concatenate([rows, edges])))
+            said = judge.verdict(space.for_model.decode(np.concatenate([rows, edges])))
             if np.isfinite(_truth(said)).all():
                 return [(rows, said.take(slice(0, len(rows)))), (edges, said.take(slice(len(rows), None)))]
     return [(rows, judge.verdict(space.decode(rows)))]

@@ -1,6 +1,10 @@
-"""Rows with levels that neither the background nor the model knows are explained by what the model does with others."""
+"""Rows with levels that the background lacks are explained and proved as others are, whether the model knows them.
+
+Of those that it does not know, by what it does with all such levels.
+"""
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,24 +31,45 @@ OPENED = sorted(set(MODELS) - {"unopened"})
 SINGLE = range(len(CONSTRAINTS) - 1)  # those without groups: values of a group are tuples of the background
 
 
+UNKNOWN, KNOWN = "elsewhere", "e"  # a town that no model knows, and one that all of them do
+
+
 @cache
 def knowing(kind: str, seed: int, constraints: int) -> ExplainedModel:
     """Return the same model with a background that has the level, to which no row that has it can change."""
+    return on(UNKNOWN, kind, seed, constraints)
+
+
+@cache
+def on(first: str, kind: str, seed: int, constraints: int) -> ExplainedModel:
+    """Return a model with a background whose first row has one town, and nobody else one that is in doubt."""
     model, frame = fitted(kind, seed)
     target: Any = Target(low=float(np.quantile(model.predict(frame), 0.7))) if "value" in kind else 1
-    frame = frame.assign(town=["elsewhere", *frame["town"][1:]])
+    frame = frame.assign(town=[first, *frame["town"][1:]])
+    if first != UNKNOWN:
+        frame["town"] = [first, *frame["town"][1:].replace(KNOWN, "a")]
     return mlflow_cf.wrap(model, frame, constraints=CONSTRAINTS[constraints], target=target)
+
+
+def with_and_without(town: str, kind: str, seed: int, constraints: int) -> tuple[ExplainedModel, ExplainedModel]:
+    """Return a model with a background that lacks a town, and one whose first row has it."""
+    if town == UNKNOWN:
+        return wrapped(kind, seed, constraints), knowing(kind, seed, constraints)
+    return on("a", kind, seed, constraints), on(KNOWN, kind, seed, constraints)
 
 
 @dear(4)
 @given(
-    kind=st.sampled_from(OPENED), seed=st.integers(0, 2), constraints=st.sampled_from(SINGLE), count=st.integers(1, 3)
+    town=st.sampled_from([UNKNOWN, KNOWN]),
+    kind=st.sampled_from(OPENED),
+    seed=st.integers(0, 2),
+    constraints=st.sampled_from(SINGLE),
+    count=st.integers(1, 3),
 )
-def test_as_near_as_with_a_background_that_knows_the_level(kind: str, seed: int, constraints: int, count: int) -> None:
-    rows = people(seed + 300, 12).assign(town="elsewhere")
+def test_as_near_as_with_a_background_that_knows_the_level(town: str, count: int, **made: Any) -> None:
+    rows = people(made["seed"] + 300, 12).assign(town=town)
     asked = {"count": count, "certify": True, "why_not": False, "n_jobs": 1}
-    found = wrapped(kind, seed, constraints).explain(rows, **asked)
-    expected = knowing(kind, seed, constraints).explain(rows, **asked)
+    found, expected = (one.explain(rows, **asked) for one in with_and_without(town, **made))
     for one, other in zip(found, expected, strict=True):
         assert (one.status, len(one.counterfactuals)) == (other.status, len(other.counterfactuals))
         for answer, known in zip(one.counterfactuals, other.counterfactuals, strict=True):
@@ -64,10 +89,10 @@ ASKED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("asked", sorted(ASKED))
 @pytest.mark.parametrize("kind", ["forest", "logistic", "network"])
-def test_whatever_else_is_asked(kind: str, asked: str) -> None:
-    rows = people(301, 8).assign(town="elsewhere")
-    found = wrapped(kind, 0, 3).explain(rows, **ASKED[asked])
-    expected = knowing(kind, 0, 3).explain(rows, **ASKED[asked])
+@pytest.mark.parametrize("town", [UNKNOWN, KNOWN])
+def test_whatever_else_is_asked(town: str, kind: str, asked: str) -> None:
+    rows = people(301, 8).assign(town=town)
+    found, expected = (one.explain(rows, **ASKED[asked]) for one in with_and_without(town, kind, 0, 3))
     assert found.statuses == expected.statuses
     assert not any("failed" in one.reason for one in found)
     for one, other in zip(found, expected, strict=True):
@@ -75,10 +100,12 @@ def test_whatever_else_is_asked(kind: str, asked: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["forest", "boosting", "logistic"])
-def test_reasons_add_up_without_asking_the_model(kind: str) -> None:
-    rows = people(301, 8).assign(town="elsewhere")
+@pytest.mark.parametrize("town", [UNKNOWN, KNOWN])
+def test_reasons_add_up_without_asking_the_model(town: str, kind: str) -> None:
+    rows = people(301, 8).assign(town=town)
+    explained, _ = with_and_without(town, kind, 0, 0)
     alone, reasoned = (
-        [wrapped(kind, 0, 0).explain(rows.iloc[[at]], why_not=False, reasons=told)[0] for at in range(8)]
+        [explained.explain(rows.iloc[[at]], why_not=False, reasons=told)[0] for at in range(8)]
         for told in (False, True)
     )
     assert [one.evaluations for one in alone] == [one.evaluations for one in reasoned]
@@ -88,23 +115,25 @@ def test_reasons_add_up_without_asking_the_model(kind: str) -> None:
         total = sum(factor.contribution for factor in (*each.factors, *each.others))
         assert total == pytest.approx(each.shortfall, abs=1e-6)
     factors = [factor for each in told for factor in (*each.factors, *each.others)]
-    assert {factor.values for factor in factors if factor.features == ("town",)} <= {("elsewhere",)}
+    assert {factor.values for factor in factors if factor.features == ("town",)} <= {(town,)}
 
 
 @pytest.mark.parametrize("kind", ["forest", "logistic", "network"])
-def test_summaries_count_such_rows_without_asking(kind: str) -> None:
-    rows = people(301, 60).assign(town="elsewhere")
-    found, expected = (cohorts(made(kind, 0, 3), rows, most=2) for made in (wrapped, knowing))
+@pytest.mark.parametrize("town", [UNKNOWN, KNOWN])
+def test_summaries_count_such_rows_without_asking(town: str, kind: str) -> None:
+    rows, models = people(301, 60).assign(town=town), with_and_without(town, kind, 0, 3)
+    found, expected = (cohorts(explained, rows, most=2) for explained in models)
     assert found.items == expected.items
     assert (found.rows, found.bound, found.proof) == (expected.rows, expected.bound, expected.proof)
-    few = cohorts(wrapped(kind, 0, 3), rows, most=2, options=SummaryOptions(max_evaluations=1))
+    few = cohorts(models[0], rows, most=2, options=SummaryOptions(max_evaluations=1))
     assert (few.bound, few.proof) == (found.bound, found.proof)
 
 
 @pytest.mark.parametrize("kind", ["forest", "boosting", "tree", "logistic"])
-def test_one_call_of_the_model_for_row_and_candidates(kind: str) -> None:
-    rows = people(301, 8).assign(town="elsewhere")
-    alone = [wrapped(kind, 0, 0).explain(rows.iloc[[at]], why_not=False)[0] for at in range(len(rows))]
+@pytest.mark.parametrize("town", [UNKNOWN, KNOWN])
+def test_one_call_of_the_model_for_row_and_candidates(town: str, kind: str) -> None:
+    rows, (explained, _) = people(301, 8).assign(town=town), with_and_without(town, kind, 0, 0)
+    alone = [explained.explain(rows.iloc[[at]], why_not=False)[0] for at in range(len(rows))]
     assert {one.diagnostics["judge_calls"] for one in alone if one.status == "found"} == {1}
 
 
@@ -144,12 +173,15 @@ LAST = {"forest": RandomForestClassifier(9, max_depth=4, random_state=0), "linea
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
 @pytest.mark.parametrize("last", sorted(LAST))
-def test_levels_that_the_model_knows_are_not_taken_for_unknown(encoder: str, last: str) -> None:
-    """The background has no town `e`: only the model knows what it does with it."""
+@pytest.mark.parametrize("categorical", [False, True])
+def test_levels_that_the_model_knows_are_not_taken_for_unknown(encoder: str, last: str, categorical: bool) -> None:  # noqa: FBT001
+    """The background has no town `e`. The type of a categorical says so, too, and only the model can be asked then."""
     model, frame = learned(ENCODERS[encoder], LAST[last])
-    explained = mlflow_cf.wrap(model, frame[frame["town"] != "e"], target=1)
+    background = frame[frame["town"] != "e"]
+    background = background.astype({"town": "category"}) if categorical else background
+    explained = mlflow_cf.wrap(model, background, target=1)
     assert explained.context.model.opened.structure is not None
-    for town, proof in (("elsewhere", "optimal"), ("e", "none")):
+    for town, proof in (("elsewhere", "optimal"), ("e", "none" if categorical else "optimal")):
         rows = frame[model.predict(frame.assign(town=town)) == 0].assign(town=town).head(8)
         found = explained.explain(rows, why_not=False, n_jobs=1)
         assert found.statuses == ["found"] * len(rows)
@@ -158,7 +190,7 @@ def test_levels_that_the_model_knows_are_not_taken_for_unknown(encoder: str, las
         assert (model.predict(answers[list(frame.columns)]) == 1).all()
         reasoned = explained.explain(rows, why_not=False, reasons=True)
         more = {one.evaluations > other.evaluations for one, other in zip(reasoned, found, strict=True)}
-        assert more == {town == "e"}
+        assert more == {proof == "none"}
 
 
 def scored(explained: ExplainedModel, rows: pd.DataFrame) -> tuple[Floats, Floats]:
@@ -173,10 +205,13 @@ def scored(explained: ExplainedModel, rows: pd.DataFrame) -> tuple[Floats, Float
 
 @pytest.mark.parametrize("encoder", sorted(ENCODERS))
 @pytest.mark.parametrize("last", sorted(LAST))
-def test_the_structure_scores_unknown_levels_as_the_model_does(encoder: str, last: str) -> None:
+@pytest.mark.parametrize("towns", ["abcde", "abc"])
+def test_the_structure_scores_levels_that_the_background_lacks_as_the_model_does(
+    encoder: str, last: str, towns: str
+) -> None:
     model, frame = learned(ENCODERS[encoder], LAST[last])
-    explained = mlflow_cf.wrap(model, frame, target=1)
-    for unknown in ({"town": "elsewhere"}, {"job": "elsewhere"}, {"job": "elsewhere", "town": "elsewhere"}):
+    explained = mlflow_cf.wrap(model, frame[frame["town"].isin(list(towns))], target=1)
+    for unknown in ({"town": "elsewhere"}, {"job": "elsewhere"}, {"job": "elsewhere", "town": "elsewhere"}, {}):
         structure, truth = scored(explained, frame.assign(**unknown))
         assert structure == pytest.approx(truth, rel=1e-9)
 
@@ -206,3 +241,39 @@ def test_levels_that_the_last_step_takes_by_itself() -> None:
     model = make_pipeline(numbers, last).fit(frame, wanted)
     explained = mlflow_cf.wrap(model, frame, target=1)
     assert explained.context.model.opened.levels == {}
+
+
+def replies(explained: ExplainedModel, rows: pd.DataFrame, **asked: Any) -> list[Any]:
+    """Return the statuses of rows, and their answers with distances and proofs."""
+    found = explained.explain(rows, why_not=False, **asked)
+    return [(one.status, [(each.row, each.distance, each.proof) for each in one.counterfactuals]) for one in found]
+
+
+@cache
+def sampled() -> tuple[Pipeline, pd.DataFrame, pd.DataFrame]:
+    """Return a model, a background of two of its towns, and rows of all towns and of unknown ones."""
+    model, frame = learned(ENCODERS["one hot"], LAST["forest"])
+    rows = people(77, 200).drop(columns="income")
+    rows.loc[::9, "town"] = UNKNOWN
+    return model, frame[frame["town"].isin(["a", "b"])], rows
+
+
+def test_all_rows_are_proved_whichever_stand_beside_them(tmp_path: Path) -> None:
+    model, background, rows = sampled()
+    explained = mlflow_cf.wrap(model, background, target=1)
+    together = replies(explained, rows, n_jobs=2)
+    assert {each[2] for _, answers in together for each in answers} == {"optimal"}
+    some = range(0, len(rows), 7)
+    assert [replies(explained, rows.iloc[[at]])[0] for at in some] == [together[at] for at in some]
+    mlflow_cf.save_model(model, str(tmp_path / "model"), data=background, target=1)
+    assert replies(mlflow_cf.load_model(str(tmp_path / "model")), rows, n_jobs=1) == together
+
+
+def test_other_models_that_must_agree_know_such_levels_too() -> None:
+    """A second version has other trees, and knows the same towns."""
+    model, background, rows = sampled()
+    other, frame = learned(ENCODERS["one hot"], RandomForestClassifier(7, max_depth=3, random_state=1))
+    found = mlflow_cf.wrap(model, background, target=1, robust_to=[other]).explain(rows.head(60), why_not=False)
+    assert {each.proof for one in found for each in one.counterfactuals} == {"optimal"}
+    answers = pd.DataFrame([each.row for one in found for each in one.counterfactuals])[list(frame.columns)]
+    assert (other.predict(answers) == 1).all()

@@ -22,6 +22,7 @@ from mlflow_cf.evaluation.source import known_id
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import BackgroundRows, FeatureSpace
 from mlflow_cf.model.flavors import OWN_FLAVOR, check_is_model, fetch, open_native
+from mlflow_cf.model.parity import with_levels_of
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
 
 SCHEME: Final = "models:/"
@@ -255,7 +256,7 @@ def _explained(model: object, first: ExplainedModel | None) -> ExplainedModel:
     if columns != list(space.names):
         space = FeatureSpace(tuple(space[name] for name in columns))
     rows = first.background.loc[:, list(space.columns)]
-    codes = space.encode(rows)
+    space, codes = with_levels_of(opened, space, rows), space.encode(rows)
     policy = first.policy.model_copy(update={"robust_to": (), "survival": None})  # other models are the first one's
     extra_models = ExtraModels.learn(policy, {}, space, codes)
     background = BackgroundRows(rows, first.labels, codes)
