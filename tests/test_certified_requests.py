@@ -156,7 +156,9 @@ def test_a_level_that_only_the_model_knows(dtype):
     (found,) = answer.counterfactuals
     assert LINEAR.predict(pd.DataFrame([found.row]))[0] == 1
     (answer,) = explained.explain(row, certify=True)
-    unproved = "not certified: the model could not be opened for this row (the background has no level 'own' of housing)"
+    unproved = (
+        "not certified: the model could not be opened for this row (the background has no level 'own' of housing)"
+    )
     assert answer.reason == ("" if dtype == "str" else unproved)
     assert [each.proof for each in answer.counterfactuals] == ["optimal" if dtype == "str" else "none"]
 
