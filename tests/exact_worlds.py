@@ -243,12 +243,18 @@ class Drawn:
         return self.target.rate(self.verdict(Z)).favourable
 
     @property
-    def open(self) -> bool:
-        """Whether there is something to search: rules that can be ordered, a row that misses the target."""
+    def ordered(self) -> bool:
+        """Whether the rules can be ordered, and do not depend on each other in a circle."""
         try:
-            return not self.accepts(self.x0[None])[0]
+            _ = self.bound_policy
         except InputError:
             return False
+        return True
+
+    @property
+    def open(self) -> bool:
+        """Whether there is something to search: rules that can be ordered, a row that misses the target."""
+        return self.ordered and not self.accepts(self.x0[None])[0]
 
     def row_task(self, evaluations: int = 10**7, structure: Any = None) -> RowTask:
         """Return the row as a request would bind it."""

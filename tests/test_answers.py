@@ -18,11 +18,11 @@ from sklearn.ensemble import (
     RandomForestClassifier,
 )
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeClassifier, SGDClassifier
-from sklearn.naive_bayes import GaussianNB
+from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
@@ -43,7 +43,11 @@ MODELS = [
     LogisticRegressionCV(l1_ratios=(0,), use_legacy_attributes=False, scoring="accuracy"),
     MLPClassifier((4,), max_iter=20, random_state=0),
     KNeighborsClassifier(2),
+    BernoulliNB(),
+    CategoricalNB(min_categories=9),
+    ComplementNB(),
     GaussianNB(),
+    MultinomialNB(),
     LinearSVC(),
     RidgeClassifier(),
     SGDClassifier(loss="log_loss", random_state=0),
@@ -52,6 +56,7 @@ MODELS = [
     catboost.CatBoostClassifier(iterations=4, thread_count=1, verbose=False, allow_writing_files=False),
     ExplainableBoostingClassifier(interactions=0, max_rounds=20, n_jobs=1, outer_bags=2),
 ]
+COUNTS = ("CategoricalNB", "ComplementNB", "MultinomialNB")  # they take none below 0
 TIED = pd.DataFrame({"x": [0.0, 0.0, 1.0, 1.0] * 20, "y": [0.0, 0.0, 0.0, 0.0] * 20})
 NEVER = [0, 1, 0, 1] * 20  # nothing tells them apart: every share is one half
 
@@ -83,10 +88,12 @@ def test_the_known_estimators_are_tried():
 @pytest.mark.parametrize("piped", [False, True], ids=["bare", "pipeline"])
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_both_are_what_each_is(model, piped):
-    whole = make_pipeline(StandardScaler().set_output(transform="pandas"), model) if piped else model
+    counts = type(model).__name__ in COUNTS
+    scaler = MinMaxScaler(clip=True) if counts else StandardScaler()
+    whole = make_pipeline(scaler.set_output(transform="pandas"), model) if piped else model
     for classes in (2, 3):
-        rows = points()
-        check(clone(whole).fit(rows, labels(rows, classes)), points(200, seed=1))
+        rows, asked = (points(seed=seed).abs().round() if counts else points(seed=seed) for seed in (0, 1))
+        check(clone(whole).fit(rows, labels(rows, classes)), asked)
     wrapped = clone(whole)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nothing to learn

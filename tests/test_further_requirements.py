@@ -8,9 +8,9 @@ import mlflow.sklearn
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
-from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import LinearSVC
 
 import mlflow_cf
@@ -107,15 +107,16 @@ class TestRobustTo:
         assert (two.predict(rows) != own).all()
 
     def test_a_model_that_is_not_opened_proves_nothing(self) -> None:
-        closed = GaussianNB().fit(DATA, GOOD)
+        closed = QuadraticDiscriminantAnalysis().fit(DATA, GOOD)
         found = mlflow_cf.wrap(MODEL, DATA, target=1, robust_to=[closed]).explain(POOR, certify=True)
         assert closed.predict(rows_of(found)).all()
         told = "not certified: a further requirement could not be opened (robust_to.model_1: "
         assert all(answer.reason.startswith(told) for answer in found)
 
     def test_a_policy_of_proofs_needs_all_of_them_opened(self) -> None:
+        closed = QuadraticDiscriminantAnalysis().fit(DATA, GOOD)
         with pytest.raises(InputError, match=r"certify: nothing can be proved of this model .*robust_to.model_1"):
-            mlflow_cf.wrap(MODEL, DATA, target=1, certify=True, robust_to=[GaussianNB().fit(DATA, GOOD)])
+            mlflow_cf.wrap(MODEL, DATA, target=1, certify=True, robust_to=[closed])
 
     def test_why_not_names_it_where_it_is_the_reason(self) -> None:
         line = pd.DataFrame({"x": np.arange(10), "y": np.arange(10) % 3})

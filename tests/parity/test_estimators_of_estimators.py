@@ -31,7 +31,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
-from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
@@ -255,7 +255,7 @@ CLOSED: dict[str, tuple[Any, str]] = {
         "two",
     ),
     "AdaBoostClassifier of others than single trees": (AdaBoostClassifier(LINEAR, n_estimators=3), "two"),
-    "the estimator GaussianNB": (BaggingClassifier(GaussianNB(), **FEW), "two"),
+    "the estimator KNeighborsClassifier": (BaggingClassifier(KNeighborsClassifier(), **FEW), "two"),
     "it has labels only": (VotingClassifier([("a", TREE), ("b", FOREST)]), "two"),
 }
 

@@ -8,6 +8,7 @@ import xgboost
 from agreement import applications, goals, wrapped
 from sklearn.compose import TransformedTargetRegressor, make_column_transformer
 from sklearn.decomposition import PCA, FastICA
+from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
     AdaBoostRegressor,
     GradientBoostingClassifier,
@@ -59,8 +60,8 @@ REASONS = {
         ),
         TREE,
     ),
-    "the estimator GaussianNB": GaussianNB(),
-    "the estimator SVC": make_pipeline(StandardScaler(), SVC()),
+    "the estimator QuadraticDiscriminantAnalysis": QuadraticDiscriminantAnalysis(),
+    "SVC with the kernel rbf": make_pipeline(StandardScaler(), SVC()),
     "AdaBoostRegressor of others than single trees": AdaBoostRegressor(LinearRegression(), n_estimators=5),
     "inverse function that is not known to rise": TransformedTargetRegressor(
         LinearRegression(), func=root, inverse_func=square

@@ -24,7 +24,10 @@ _LARGEST: Final = frozenset(
 # theirs takes the largest share or margin too, but they do not all agree on equal ones
 _CLEAR: Final = frozenset(
     {
+        "BernoulliNB",
         "CatBoostClassifier",
+        "CategoricalNB",
+        "ComplementNB",
         "ExplainableBoostingClassifier",
         "GaussianNB",
         "GradientBoostingClassifier",
@@ -35,6 +38,7 @@ _CLEAR: Final = frozenset(
         "LogisticRegression",
         "LogisticRegressionCV",
         "MLPClassifier",
+        "MultinomialNB",
         "RidgeClassifier",
         "SGDClassifier",
         "XGBClassifier",

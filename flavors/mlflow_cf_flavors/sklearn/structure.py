@@ -20,6 +20,7 @@ from mlflow_cf_flavors.boosting import lightgbm_trees, without
 from mlflow_cf_flavors.catboost.export import objective_of
 from mlflow_cf_flavors.catboost.structure import catboost_trees
 from mlflow_cf_flavors.sklearn.additive import additive_trees
+from mlflow_cf_flavors.sklearn.bayes import NAIVE_BAYES, naive_bayes
 from mlflow_cf_flavors.sklearn.columns import through, transformed
 from mlflow_cf_flavors.sklearn.ensembles import ENSEMBLES
 from mlflow_cf_flavors.sklearn.sources import RawLevels, Source, finished, raw_columns, unmixed
@@ -125,6 +126,11 @@ def _frozen(estimator: Estimator, table: Inputs) -> Sums:
     return sums_of(estimator.estimator, table)
 
 
+def _fitted_inside(estimator: Estimator, table: Inputs) -> Sums:
+    """Return the estimator that another one has fitted to what it chose, and that answers for it."""
+    return sums_of(estimator.estimator_, table)
+
+
 def _trees(estimator: Estimator, table: Inputs) -> Sums:
     kind = type(estimator).__name__
     sources = _categories_first(estimator, table) if kind.startswith("Hist") else table.sources
@@ -175,8 +181,9 @@ _LINEAR = {
     "ARDRegression", "BayesianRidge", "ElasticNet", "ElasticNetCV", "HuberRegressor", "Lars", "LarsCV", "Lasso",
     "LassoCV", "LassoLars", "LassoLarsCV", "LassoLarsIC", "LinearDiscriminantAnalysis", "LinearRegression", "LinearSVC",
     "LinearSVR", "LogisticRegression", "LogisticRegressionCV", "OrthogonalMatchingPursuit",
-    "OrthogonalMatchingPursuitCV", "Perceptron", "QuantileRegressor", "Ridge", "RidgeCV", "RidgeClassifier",
-    "RidgeClassifierCV", "SGDClassifier", "SGDRegressor",
+    "OrthogonalMatchingPursuitCV", "PassiveAggressiveClassifier", "PassiveAggressiveRegressor", "Perceptron",
+    "QuantileRegressor", "Ridge", "RidgeCV", "RidgeClassifier", "RidgeClassifierCV", "SGDClassifier", "SGDRegressor",
+    "TheilSenRegressor",
 }  # fmt: skip
 
 
@@ -195,6 +202,26 @@ def _linear(estimator: Estimator, table: Inputs) -> DenseModel:
     return DenseModel(columns, [weights], [biases], "identity", link)
 
 
+def _generalised(estimator: Estimator, table: Inputs) -> Sums:
+    """Return a generalised linear model, whose values are a linear model's or their exponentials."""
+    link = getattr(estimator, "link", "log")
+    identity = link == "identity" or (link == "auto" and estimator.power <= 0)
+    return made(_linear(estimator, table), None if identity else EXP)
+
+
+def _support_vectors(estimator: Estimator, table: Inputs) -> DenseModel:
+    kind = type(estimator).__name__
+    if estimator.kernel != "linear":
+        raise NotOpenedError(f"{kind} with the kernel {estimator.kernel}")
+    if len(getattr(estimator, "classes_", ())) > 2 or hasattr(estimator, "predict_proba"):
+        raise NotOpenedError(f"{kind} of several classes, or with probabilities")
+    return _linear(estimator, table)
+
+
+def _naive_bayes(estimator: Estimator, table: Inputs) -> DenseModel:
+    return naive_bayes(estimator, table.sources)
+
+
 def _network(estimator: Estimator, table: Inputs) -> DenseModel:
     first, bias = np.asarray(estimator.coefs_[0], np.float64), np.asarray(estimator.intercepts_[0], np.float64)
     columns, first, bias = unmixed(table.sources, type(estimator).__name__, first, bias)
@@ -211,6 +238,11 @@ _READERS: dict[str, Callable[[Estimator, Inputs], Sums]] = {
     "FrozenEstimator": _frozen,
     "MLPClassifier": _network,
     "MLPRegressor": _network,
+    "RANSACRegressor": _fitted_inside,
+    "SelfTrainingClassifier": _fitted_inside,
+    **dict.fromkeys(("GammaRegressor", "PoissonRegressor", "TweedieRegressor"), _generalised),
+    **dict.fromkeys(("NuSVC", "NuSVR", "SVC", "SVR"), _support_vectors),
+    **dict.fromkeys(NAIVE_BAYES, _naive_bayes),
     **dict.fromkeys(_LINEAR, _linear),
     **dict.fromkeys(FORESTS, _trees),
 }
