@@ -46,8 +46,8 @@ from xgboost import XGBClassifier, XGBRegressor
 
 import mlflow_cf
 from mlflow_cf.model.flavors import open_native
-from mlflow_cf_flavors.sklearn import by_value as module
-from mlflow_cf_flavors.sklearn.by_value import ByValue, by_value
+from mlflow_cf_flavors.sklearn import first_step as module
+from mlflow_cf_flavors.sklearn.first_step import FirstStep, first_step
 from mlflow_cf_flavors.sklearn.flavor import open as open_sklearn
 
 LEVELS = ["town", "post", "flag"]
@@ -159,8 +159,8 @@ def test_the_same_table(
             reject()
     count, unknown = data.draw(st.integers(1, 3 * module.FEW)), data.draw(st.booleans())
     rows = table(seed + 1, count, unknown=unknown, **tables)
-    found = by_value(step, fitted_on)
-    assert isinstance(found, ByValue)
+    found = first_step(step, fitted_on)
+    assert isinstance(found, FirstStep)
     assert same(outcome_of(found, rows), outcome_of(step.transform, rows))
 
 
@@ -217,7 +217,7 @@ def test_numbers_are_taken_as_arrays(step: Any, dtypes: list[str], *, alone: boo
         given_step.fit(fitted_on)
     except (ValueError, TypeError):  # missing numbers, which not all of them take
         reject()
-    found = by_value(given_step, fitted_on)
+    found = first_step(given_step, fitted_on)
     assert same(outcome_of(found, rows), outcome_of(given_step.transform, rows))
 
 
@@ -288,7 +288,7 @@ def prepared(**changes: Any) -> tuple[ColumnTransformer, Any]:
         (OneHotEncoder(**{"handle_unknown": "ignore", **changes}), chosen), (StandardScaler(), NUMBERS)
     )
     step.fit(table(0, 400))
-    return step, by_value(step, table(0, 400))
+    return step, first_step(step, table(0, 400))
 
 
 @pytest.fixture
@@ -307,7 +307,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_an_encoder_is_asked_about_rows_with_other_values_alone(asked: list[int]) -> None:
     _, found = prepared()
-    assert isinstance(found, ByValue)
+    assert isinstance(found, FirstStep)
     asked.clear()
     found(table(1, 5000))
     assert asked == []
@@ -318,7 +318,7 @@ def test_an_encoder_is_asked_about_rows_with_other_values_alone(asked: list[int]
 
 def test_warnings_about_unknown_levels_are_given_all_the_same() -> None:
     _, found = prepared(drop="first")
-    assert isinstance(found, ByValue)
+    assert isinstance(found, FirstStep)
     with pytest.warns(UserWarning, match="unknown categories"):
         found(table(1, 50, unknown=True))
 
@@ -341,14 +341,14 @@ class Shouting(OneHotEncoder):
 def test_other_transformers_are_asked_about_all_rows(parts: Any) -> None:
     rows = table(0, 50)
     step = ColumnTransformer(parts).fit(rows)
-    assert by_value(step, rows) == step.transform
+    assert first_step(step, rows) == step.transform
 
 
 def test_tables_with_names_of_their_own_are_left_alone() -> None:
     rows = table(0, 50)
     one_hot = OneHotEncoder(sparse_output=False)
     step = ColumnTransformer([("levels", one_hot, ["town"])]).set_output(transform="pandas").fit(rows)
-    assert by_value(step, rows) == step.transform
+    assert first_step(step, rows) == step.transform
 
 
 def test_an_encoder_of_very_many_categories_is_asked_about_all_rows(

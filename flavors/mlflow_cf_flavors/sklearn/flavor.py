@@ -28,7 +28,6 @@ from mlflow_cf_flavors.answers import (
 )
 from mlflow_cf_flavors.catboost.flavor import open as open_catboost
 from mlflow_cf_flavors.sklearn.arrays import COMPARED, by_array
-from mlflow_cf_flavors.sklearn.by_value import by_value
 from mlflow_cf_flavors.sklearn.calls import (
     Both,
     Named,
@@ -40,6 +39,7 @@ from mlflow_cf_flavors.sklearn.calls import (
     both_of,
     whole,
 )
+from mlflow_cf_flavors.sklearn.first_step import first_step
 from mlflow_cf_flavors.sklearn.steps import steps_of
 from mlflow_cf_flavors.sklearn.structure import compile_model, levels_of
 
@@ -162,7 +162,7 @@ def _last(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple[Es
     steps = [step for _, step in model.steps[:-1] if step is not None and not isinstance(step, str)]  # "passthrough"
     transforms = [step.transform for step in steps]
     if steps and rows is not None:
-        transforms[0] = by_value(steps[0], select(rows.iloc[:COMPARED]))
+        transforms[0] = first_step(steps[0], select(rows.iloc[:COMPARED]))
     return model.steps[-1][1], Prepared(select, tuple(transforms))
 
 

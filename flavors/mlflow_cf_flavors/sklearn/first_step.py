@@ -167,7 +167,7 @@ class _Encoder(_Part):
 
 
 @dataclass(frozen=True)
-class ByValue:
+class FirstStep:
     """Rows -> the same table that a fitted step makes of them.
 
     Attributes:
@@ -192,7 +192,7 @@ class ByValue:
         return table
 
 
-def by_value(step: Transformer, rows: Any) -> Transform:
+def first_step(step: Transformer, rows: Any) -> Transform:
     """Return the `transform` of a fitted step, or what makes the same of tables in less time.
 
     Args:
@@ -212,16 +212,16 @@ def by_value(step: Transformer, rows: Any) -> Transform:
         return transform
 
 
-def _compared(step: Transformer, rows: pd.DataFrame) -> ByValue | None:
+def _compared(step: Transformer, rows: pd.DataFrame) -> FirstStep | None:
     """Return what makes the same table of `rows` as a fitted step; None where nothing does in less time."""
     parts = tuple(_parts(step, list(rows.columns)))
     if all(type(part) is _Part for part in parts):
         return None
     expected = step.transform(rows)
     if sparse.issparse(expected):
-        found = ByValue(parts, kind=type(expected))
+        found = FirstStep(parts, kind=type(expected))
     elif isinstance(expected, np.ndarray) and expected.dtype.kind in "fiu":
-        found = ByValue(parts, "F" if expected.flags.fnc else "C")
+        found = FirstStep(parts, "F" if expected.flags.fnc else "C")
     else:
         return None
     return found if _same(found(rows), expected) else None
