@@ -168,7 +168,7 @@ class OnTrial:
         """Prepare a trial."""
         opened = open_native(trial.model, output=None, rows=trial.own.data)
         alone = replace(options, survival=wanted, robust_to=(), why_not=False, trace=False, certify=False, privacy=None)
-        explained = assemble(opened, trial.own.data, trial.own.labels, alone, OtherModels(drawn=trial.drawn))
+        explained = _assembled(opened, trial.own.data, trial.own.labels, alone, OtherModels(drawn=trial.drawn))
         target, rows = explained.policy.target, as_background(trial.other.data, opened.columns, numbered=True)
         if not target.differs:  # else every row is one to turn
             rows = rows[~explained.context.model.bound(target, -1).met(explained.judge.outcome(rows))]
@@ -205,10 +205,24 @@ def assemble(
     others: OtherModels | None = None,
     counted: Background | None = None,
 ) -> ExplainedModel:
-    """Join an opened model, and `others` beside it, with its background and options.
+    """Join an opened model, and `others` beside it, with its background and options; warn of what may be wrong.
 
     Where the rows of `data` are a sample, `counted` is what is known of all rows.
     """
+    explained = _assembled(model, data, labels, options, others, counted)
+    for finding in explained.context.findings:
+        _logger.warning("%s", finding)
+    return explained
+
+
+def _assembled(
+    model: OpenModel,
+    data: Table,
+    labels: ArrayLike | None,
+    options: WrapOptions,
+    others: OtherModels | None = None,
+    counted: Background | None = None,
+) -> ExplainedModel:
     data = as_background(data, model.columns, numbered=True)  # numbers stay names unless the model has its own
     if model.columns:
         missing = [column for column in model.columns if column not in data.columns]
@@ -237,9 +251,6 @@ def assemble(
     future = None if others.drawn is None else future_models(others.drawn, model, space, codes)
     space = with_levels_of(model, space, background.rows)
     extra_models = ExtraModels.learn(policy, others.versions, space, codes, future=future)
-    explained = ExplainedModel.build(
+    return ExplainedModel.build(
         model, space, background, policy, explainer, LearnedOnce(extra_models=extra_models, causal=causal)
     )
-    for finding in explained.context.findings:
-        _logger.warning("%s", finding)
-    return explained

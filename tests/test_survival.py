@@ -15,7 +15,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
@@ -222,6 +222,34 @@ def test_with_a_margin_every_retrained_model_is_surer() -> None:
     assert all(answer.proof == "optimal" for answer in answers)
     near = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=LESS).explain(POOR, certify=True)
     assert sum(one.counterfactuals[0].distance for one in near) < sum(one.distance for one in answers)
+
+
+@pytest.mark.parametrize(
+    ("steps", "last", "warned"),
+    [
+        pytest.param(StandardScaler(), LogisticRegression(), True, id="as it is"),
+        pytest.param(QuantileTransformer(n_quantiles=50), LogisticRegression(), False, id="quantiles"),
+        pytest.param("passthrough", DecisionTreeClassifier(max_depth=3), False, id="trees"),
+    ],
+)
+def test_single_rows_that_make_up_most_of_a_number_are_warned_of(
+    steps: Any,
+    last: Any,
+    warned: bool,  # noqa: FBT001
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whether there is one in a sample decides what a linear model makes of the number."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"payment": rng.lognormal(0, 1, 300), "age": rng.integers(20, 70, 300)})
+    rows.loc[7, "payment"] = 900.0
+    wanted = (np.log(rows["payment"]) + rows["age"] / 30 > 1.5).astype(int)
+    model = make_pipeline(steps, last).fit(rows, wanted)
+    promise = {"holds": 0.8, "compared": 1, "margin": 0.0}
+    warnings = mlflow_cf.wrap(model, rows, wanted, target=1, survival=promise).describe()["warnings"]
+    told = [warning for warning in warnings if warning.startswith("survival: one row makes up 9")]
+    assert [" of the variance of payment; " in warning for warning in told] == [True] * warned
+    assert caplog.text.count("of the variance of payment") == warned
+    assert not any("variance" in warning for warning in mlflow_cf.wrap(model, rows, target=1).describe()["warnings"])
 
 
 class TestTrial:

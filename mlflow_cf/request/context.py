@@ -33,8 +33,9 @@ from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.reasons.reasoning import Reasoning
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.request import Caller, Request, Tightened, Work
+from mlflow_cf.structures import Layers
 from mlflow_cf.structures.structure import score_rows
-from mlflow_cf.survival import FutureModels
+from mlflow_cf.survival import FutureModels, outlying
 from mlflow_cf.why_not.lint import lint
 from mlflow_cf.words.description import notes_on_constants
 from mlflow_cf.words.sentences import Speaker
@@ -167,7 +168,10 @@ class RequestContext:
     @cached_property
     def findings(self) -> tuple[str, ...]:
         """Warnings about the policy, computed once: on wide tables that takes 0.4 s."""
-        return tuple(lint(self.policy, self.bound_policy))
+        found, structure = lint(self.policy, self.bound_policy), self.model.opened.structure
+        if self.policy.survival is not None and isinstance(structure, Layers):
+            found += outlying(structure, self.model.space, self.bound_policy.background)
+        return tuple(found)
 
     @cached_property
     def steps(self) -> tuple[dict[str, Any], ...]:

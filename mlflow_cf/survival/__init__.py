@@ -1,6 +1,6 @@
 """Answers that hold under the models that retraining may give: those models, and the requirement that they make."""
 
-from mlflow_cf.survival.future import FutureModels, future_models
+from mlflow_cf.survival.future import FutureModels, future_models, outlying
 from mlflow_cf.survival.retrain import Refit, Retrained, Rows, given_models, learned_from
 from mlflow_cf.survival.trial import Showing, Trial, tried
 
@@ -14,5 +14,6 @@ __all__ = [
     "future_models",
     "given_models",
     "learned_from",
+    "outlying",
     "tried",
 ]

@@ -166,6 +166,8 @@ def test_the_same_table(
 
 OF_NUMBERS = [
     Binarizer(threshold=1.0),
+    FunctionTransformer(np.cbrt),
+    FunctionTransformer(np.exp, validate=True),
     KBinsDiscretizer(3, encode="ordinal"),
     KBinsDiscretizer(3),
     MaxAbsScaler(),

@@ -24,6 +24,7 @@ from mlflow_cf.structures import (
 )
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.sklearn.curves import powers, splines
+from mlflow_cf_flavors.sklearn.rising import is_rising, of_function, powered, quantiles
 from mlflow_cf_flavors.sklearn.sources import (
     CAST,
     UNSEEN,
@@ -63,6 +64,8 @@ def transformed(step: Transformer, sources: Sequence[Source], names: Sequence[st
     # a fitted ColumnTransformer has an identity function in the place of 'passthrough'
     if step is None or step == "passthrough" or (kind == "FunctionTransformer" and step.func is None):
         return list(sources)
+    if kind == "FunctionTransformer" and is_rising(step):
+        return of_function(step, sources)
     if kind == "Pipeline":
         return through([part for _, part in step.steps], sources, names)[0]
     if kind == "ColumnTransformer":
@@ -355,6 +358,8 @@ _BLOCKS: dict[str, Block] = {
     "KBinsDiscretizer": binned,
     "PolynomialFeatures": powers,
     "SplineTransformer": splines,
+    "PowerTransformer": powered,
+    "QuantileTransformer": quantiles,
     "PCA": principal,
     "IncrementalPCA": principal,
     "TruncatedSVD": projected,

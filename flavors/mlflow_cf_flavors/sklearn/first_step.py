@@ -249,8 +249,9 @@ def _of_numbers(step: Transformer) -> bool:
     """Whether a step makes the same of an array as of a table with its columns."""
     if not _of_sklearn(step):
         return False
-    passes = type(step).__name__ == "FunctionTransformer" and step.func is None  # as "passthrough" does
-    return passes or type(step).__name__ in _OF_NUMBERS
+    if type(step).__name__ == "FunctionTransformer":
+        return step.func is None or isinstance(step.func, np.ufunc)  # as "passthrough" does, or one of numpy's own
+    return type(step).__name__ in _OF_NUMBERS
 
 
 def _steps(step: Transformer) -> list[Transformer]:
