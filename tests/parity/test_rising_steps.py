@@ -112,6 +112,18 @@ def test_certified_is_what_trying_every_row_finds(step: Any, explainer: str) -> 
         assert found.distance == pytest.approx(min(ruler.distance(query, tried[at]) for at in met), abs=1e-9)
 
 
+@pytest.mark.parametrize("step", [QUANTILES, NORMAL], ids=["shares", "normal"])
+def test_quantiles_that_are_equal(step: Any) -> None:
+    """Also the first ones and the last ones."""
+    age = np.repeat([20, 21, 30, 45, 60, 61], [40, 3, 5, 30, 2, 50])
+    data = pd.DataFrame({"age": age, "debt": np.linspace(0, 30, len(age)).round()})
+    wanted = (data["age"] - data["debt"] > 20).astype(int)
+    model = make_pipeline(step, LogisticRegression()).fit(data, wanted)
+    explained = wrapped(model, data, wanted)
+    agree(model, explained, data)
+    agree(model, explained, pd.DataFrame({"age": np.arange(15, 70), "debt": np.linspace(-3, 40, 55)}))
+
+
 def test_other_functions_are_not_read() -> None:
     for step in (of(np.abs), of(np.log, kw_args={"dtype": "float32"}), of(np.square)):
         data = applications()[["age", "debt"]]

@@ -119,5 +119,6 @@ def test_changes_left_are_those_of_whole_rows(seed: int, asked: tuple[Row, Row],
         limit.most - np.sum([differs[:, list(columns)].any(axis=1) for columns in limit.groups], axis=0)
         for limit in bound_policy.limits
     ]
+    left.append(len(problem.groups) - (codes != problem.own).sum(axis=1))  # no more than all of them can change
     assert problem.changes_left(codes).tolist() == np.min(left, axis=0).tolist()
     assert problem.most_changes >= (codes != problem.own).sum(axis=1)[problem.changes_left(codes) >= 0].max(initial=0)

@@ -117,7 +117,11 @@ def _shares(known: Floats, references: Floats, edge: float, values: Values) -> V
     """
     up, down = np.interp(values, known, references), np.interp(-values, -known[::-1], -references[::-1])
     shares = (0.5 * (up - down)).astype(values.dtype)
-    shares = np.where(values + edge > known[-1], 1.0, np.where(values - edge < known[0], 0.0, shares))
+    if edge:
+        first, last = values - edge < known[0], values + edge > known[-1]
+    else:
+        first, last = values == known[0], values == known[-1]
+    shares = np.where(first, 0.0, np.where(last, 1.0, shares))
     return np.where(np.isnan(values), np.nan, shares).astype(values.dtype, copy=False)
 
 
