@@ -236,7 +236,7 @@ def why_not(
     advice = ""
     if helped:
         best = min(helped, key=lambda origin: helped[origin].distance)
-        advice = _advice(relaxations.asked, row.x0, best, helped[best])
+        advice = _advice(row, best, helped[best])
     bound_policy = relaxations.asked.bound_policy
     joined = () if bound_policy.reveal else tuple(bound_policy.joining)
     hidden = tuple(origin for origin in joined if bound_policy.joining[origin].withheld)
@@ -282,9 +282,10 @@ def _fewest(row: Unanswered) -> Deciding[tuple[list[Origin], bool]]:
     return kept, minimal and not (split and any(limit.origin in kept for limit in bound_policy.limits))
 
 
-def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> str:
+def _advice(asking: Unanswered, origin: Origin, decision: Decision) -> str:
     """Return what to do about one constraint, as the nearest answer without it needs it."""
-    bound_policy, row = asked.bound_policy, decision.row
+    asked, x0, row = asking.relaxations.asked, asking.x0, decision.row
+    bound_policy = asked.bound_policy.covering(asking.space)
     if origin == MIN_PROBABILITY:
         reached = _three_digits(max((decision.probability or 0.0) - asked.requirements.margin, 0.0))
         return say("ask_probability", reached=reached, asked=asked.target.min_probability)
@@ -299,7 +300,7 @@ def _advice(asked: Question, x0: Floats, origin: Origin, decision: Decision) -> 
             return say("allow_changes", changes=changes, most=limit.most)
     declared = [rule for rule in bound_policy.rules if rule.origin == origin]
     broken = [rule for rule in declared if not rule.holds(row[None, :], x0)[0]] or declared
-    ways = dict.fromkeys(_relax(rule, bound_policy.space, x0, row, reveal=bound_policy.reveal) for rule in broken)
+    ways = dict.fromkeys(_relax(rule, asking.space, x0, row, reveal=bound_policy.reveal) for rule in broken)
     return say("all_ways", ways=tuple(ways)) if len(ways) > 1 else next(iter(ways))
 
 

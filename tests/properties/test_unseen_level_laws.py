@@ -277,3 +277,20 @@ def test_other_models_that_must_agree_know_such_levels_too() -> None:
     assert {each.proof for one in found for each in one.counterfactuals} == {"optimal"}
     answers = pd.DataFrame([each.row for one in found for each in one.counterfactuals])[list(frame.columns)]
     assert (other.predict(answers) == 1).all()
+
+
+@pytest.mark.parametrize("town", [UNKNOWN, KNOWN])
+@pytest.mark.parametrize("kind", ["logistic", "forest"])
+def test_what_blocks_a_row_may_be_that_the_level_stays(town: str, kind: str) -> None:
+    """The town decides alone, and may not change: the advice names it."""
+    frame = people(5, 200).drop(columns="income")
+    wanted = (frame["town"] == "a").astype(int)
+    steps = make_column_transformer((StandardScaler(), ["debt"]), (ENCODERS["one hot"], ["town"]))
+    last = LAST["forest"] if kind == "forest" else LAST["linear"]
+    model = make_pipeline(steps, last).fit(frame, wanted)
+    background = frame[frame["town"] != KNOWN]
+    explained = mlflow_cf.wrap(model, background, target=1, constraints={"immutable": ["town"]}, why_not="full")
+    rows = people(6, 40).drop(columns="income").assign(town=town)
+    found = explained.explain(rows, n_jobs=1)
+    assert set(found.statuses) == {"infeasible"}
+    assert all(f"let town go from {town} to a" in one.reason for one in found), found[0].reason
