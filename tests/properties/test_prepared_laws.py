@@ -340,6 +340,7 @@ class Shouting(OneHotEncoder):
     [
         pytest.param([("levels", Shouting(), ["town"])], id="an encoder of the user's own"),
         pytest.param([("numbers", Normalizer(), NUMBERS)], id="a step that is not known to do the same of an array"),
+        pytest.param([("numbers", StandardScaler(copy=False), NUMBERS)], id="a step that may write into its table"),
         pytest.param([("levels", FunctionTransformer(lambda rows: rows == "Ulm"), ["town"])], id="a function"),
     ],
 )

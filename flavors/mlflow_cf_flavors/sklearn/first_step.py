@@ -251,7 +251,7 @@ def _of_numbers(step: Transformer) -> bool:
         return False
     if type(step).__name__ == "FunctionTransformer":
         return step.func is None or isinstance(step.func, np.ufunc)  # as "passthrough" does, or one of numpy's own
-    return type(step).__name__ in _OF_NUMBERS
+    return type(step).__name__ in _OF_NUMBERS and getattr(step, "copy", True)  # else it may write into the array
 
 
 def _steps(step: Transformer) -> list[Transformer]:
