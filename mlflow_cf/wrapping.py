@@ -95,7 +95,7 @@ def wrap(
     opened = open_native(model, output=output, rows=rows)
     versions = open_versions(options.versions, rows, output)
     drawn, options = drawn_models(model, opened, rows, labels, options)
-    return assemble(opened, rows, labels, options, OtherModels(versions, drawn), counted)
+    return warned(assemble(opened, rows, labels, options, OtherModels(versions, drawn), counted))
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class OnTrial:
         """Prepare a trial."""
         opened = open_native(trial.model, output=None, rows=trial.own.data)
         alone = replace(options, survival=wanted, robust_to=(), why_not=False, trace=False, certify=False, privacy=None)
-        explained = _assembled(opened, trial.own.data, trial.own.labels, alone, OtherModels(drawn=trial.drawn))
+        explained = assemble(opened, trial.own.data, trial.own.labels, alone, OtherModels(drawn=trial.drawn))
         target, rows = explained.policy.target, as_background(trial.other.data, opened.columns, numbered=True)
         if not target.differs:  # else every row is one to turn
             rows = rows[~explained.context.model.bound(target, -1).met(explained.judge.outcome(rows))]
@@ -197,6 +197,13 @@ class OnTrial:
         return held / len(self.later)
 
 
+def warned(explained: ExplainedModel) -> ExplainedModel:
+    """Return an explained model, after warnings of what may be wrong with its policy."""
+    for finding in explained.context.findings:
+        _logger.warning("%s", finding)
+    return explained
+
+
 def assemble(
     model: OpenModel,
     data: Table,
@@ -205,24 +212,10 @@ def assemble(
     others: OtherModels | None = None,
     counted: Background | None = None,
 ) -> ExplainedModel:
-    """Join an opened model, and `others` beside it, with its background and options; warn of what may be wrong.
+    """Join an opened model, and `others` beside it, with its background and options.
 
     Where the rows of `data` are a sample, `counted` is what is known of all rows.
     """
-    explained = _assembled(model, data, labels, options, others, counted)
-    for finding in explained.context.findings:
-        _logger.warning("%s", finding)
-    return explained
-
-
-def _assembled(
-    model: OpenModel,
-    data: Table,
-    labels: ArrayLike | None,
-    options: WrapOptions,
-    others: OtherModels | None = None,
-    counted: Background | None = None,
-) -> ExplainedModel:
     data = as_background(data, model.columns, numbered=True)  # numbers stay names unless the model has its own
     if model.columns:
         missing = [column for column in model.columns if column not in data.columns]

@@ -22,7 +22,7 @@ from mlflow_cf.goal import BoundTarget, spread_of
 from mlflow_cf.model.flavors import OWN_FLAVOR, open_native
 from mlflow_cf.model.versions import open_versions
 from mlflow_cf.options import WrapOptions
-from mlflow_cf.wrapping import OtherModels, assemble
+from mlflow_cf.wrapping import OtherModels, assemble, warned
 
 MOST_ROWS: Final = 5_000  # of a background: there may be millions, and plausibility looks at all pairs of rows
 SUFFIX: Final = "_explained"  # of the name of an explained model
@@ -62,7 +62,7 @@ def explain_beside(info: ModelInfo, asked: Asked) -> Source | None:
     if not asked.log_models:
         opened = open_native(info.model_uri, rows=rows.data)
         others = OtherModels(open_versions(options.versions, rows.data, None))
-        return Source(assemble(opened, rows.data, rows.labels, options, others, rows.counted))
+        return Source(warned(assemble(opened, rows.data, rows.labels, options, others, rows.counted)))
     name = f"{info.name or 'model'}{SUFFIX}"
     data = rows.data if rows.counted is None else rows.counted
     logged, explained = log_beside(info.model_uri, name, data, rows.labels, options, asked.registered_model_name)

@@ -1,12 +1,15 @@
 """Rows of a loan office, and the comparison of a structure with the model it was read from."""
 
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import mlflow_cf
 from mlflow_cf.structures import TreeEnsemble, score_rows
+from mlflow_cf.testing.checker import Ruler, plain_rows, table_of
 
 WORDS = np.array(["rent", "own", "free", None], dtype=object)
 
@@ -70,6 +73,19 @@ def agree(model: Any, explained: mlflow_cf.ExplainedModel, rows: pd.DataFrame, t
     else:
         truth = model.predict(rows)[:, None]
     assert np.abs((scores - truth) / np.maximum(1, np.abs(truth))).max() <= tolerance
+
+
+def nearest_of_all(model: Any, explained: mlflow_cf.ExplainedModel, data: pd.DataFrame, refused: pd.DataFrame) -> None:
+    """Compare certified answers "yes" of `refused` rows with the nearest of all rows of values in `data`."""
+    ruler = Ruler(data)
+    for query, answer in zip(plain_rows(refused), explained.explain(refused, certify=True), strict=True):
+        values = [sorted({*data[name].tolist(), query[name]}) for name in data]
+        tried = [dict(zip(data, some, strict=True)) for some in product(*values)]
+        met = np.flatnonzero(model.predict(table_of(tried, data)) == "yes")
+        assert answer.status == ("found" if len(met) else "infeasible")
+        for found in answer.counterfactuals:
+            assert found.proof == "optimal"
+            assert found.distance == pytest.approx(min(ruler.distance(query, tried[at]) for at in met), abs=1e-9)
 
 
 def near_cuts(explained: mlflow_cf.ExplainedModel, rows: pd.DataFrame, names: tuple[str, ...]) -> pd.DataFrame:

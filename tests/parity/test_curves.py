@@ -1,12 +1,11 @@
 """Powers and splines of one feature before layers: the structure follows them, and proves what trying finds."""
 
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from agreement import agree, applications, goals, wrapped
+from agreement import agree, applications, goals, nearest_of_all, wrapped
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -22,7 +21,6 @@ from sklearn.preprocessing import (
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
-from mlflow_cf.testing.checker import Ruler, plain_rows, table_of
 
 WORDS = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
 SPLINES = [
@@ -87,15 +85,9 @@ def test_certified_is_what_trying_every_row_finds(curve, explainer):
     ).fit(data, middle.map({True: "yes", False: "no"}))
     explained = mlflow_cf.wrap(model, data, target="yes", explainer=explainer)
     assert explained.opened.structure is not None, explained.opened.note
-    refused, ruler = data[model.predict(data) == "no"][:6], Ruler(data)
+    refused = data[model.predict(data) == "no"][:6]
     assert len(refused) == 6
-    for query, answer in zip(plain_rows(refused), explained.explain(refused, certify=True), strict=True):
-        values = [sorted({*data[name].tolist(), query[name]}) for name in data]
-        tried = [dict(zip(data, some, strict=True)) for some in product(*values)]
-        met = np.flatnonzero(model.predict(table_of(tried, data)) == "yes")
-        (found,) = answer.counterfactuals
-        assert (answer.status, found.proof) == ("found", "optimal")
-        assert found.distance == pytest.approx(min(ruler.distance(query, tried[at]) for at in met), abs=1e-9)
+    nearest_of_all(model, explained, data, refused)
 
 
 def test_numbers_between_observed_ones_are_never_certified_wrongly():

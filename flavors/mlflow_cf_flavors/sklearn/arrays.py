@@ -20,7 +20,7 @@ from mlflow_cf_flavors.answers import Rows, as_array
 Estimator = Any  # scikit-learn carries no types
 
 COMPARED: Final = 500  # rows on which both ways are compared
-_LIBRARIES: Final = ("sklearn", "xgboost", "lightgbm")
+_LIBRARIES: Final = ("sklearn", "xgboost")  # LightGBM warns of arrays in place of tables
 _ANSWERS: Final = ("predict", "predict_proba", "decision_function")
 
 

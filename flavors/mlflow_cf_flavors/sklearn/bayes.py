@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures import Column, CurveColumn, IntervalColumn, LevelColumn, NumberColumn
-from mlflow_cf_flavors.sklearn.sources import Source, finished, unmixed
+from mlflow_cf.structures import Column, IntervalColumn, NumberColumn
+from mlflow_cf_flavors.sklearn.sources import DOUBLE, Source, finished, function_of, unmixed
 from mlflow_cf_flavors.sums import DenseModel
 
 Estimator = Any  # scikit-learn carries no types
@@ -75,7 +73,7 @@ def _of_curves(estimator: Estimator, columns: Sequence[Column], likelihoods: Seq
     prior = np.log(estimator.class_prior_) if hasattr(estimator, "class_prior_") else estimator.class_log_prior_
     bias = _of_outputs(np.asarray(prior, dtype=np.float64))
     curves = [
-        _curve(column, partial(_output, function, place))
+        function_of(column, partial(_output, function, place), DOUBLE)
         for column, function in zip(columns, likelihoods, strict=True)
         for place in range(len(bias))
     ]
@@ -95,22 +93,11 @@ def _output(function: Function, place: int, numbers: Floats) -> Floats:
     return _of_outputs(function(numbers))[:, place]
 
 
-def _curve(column: Column, function: Function) -> Column:
-    """Return a function of the encoded values (n,) of a column."""
-    if isinstance(column, LevelColumn | IntervalColumn):
-        return replace(column, table=function(np.asarray(column.table, dtype=np.float64)))
-    return CurveColumn(column.feature, partial(_composed, column.encode, function))
-
-
-def _composed(encode: Function, function: Function, codes: NDArray[Any]) -> Floats:
-    return function(encode(codes))
-
-
 def _above(column: Column, cut: float) -> Column:
     """Return whether the encoded value of a column is above a number, as 0 or 1."""
     if isinstance(column, NumberColumn):
         return IntervalColumn(column, np.array([cut]), np.array([0.0, 1.0, 0.0]))
-    return _curve(column, partial(_is_above, cut))
+    return function_of(column, partial(_is_above, cut), DOUBLE)
 
 
 def _is_above(cut: float, numbers: Floats) -> Floats:

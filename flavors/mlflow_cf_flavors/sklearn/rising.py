@@ -12,8 +12,19 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures import CurveColumn, IntervalColumn, LevelColumn, MonotoneStep, NumberColumn
-from mlflow_cf_flavors.sklearn.sources import Source, as_numbers, block_dtype, refusal, stepped
+from mlflow_cf.structures import MonotoneStep, NumberColumn
+from mlflow_cf_flavors.sklearn.sources import (
+    Combination,
+    RawDate,
+    RawLevels,
+    Source,
+    as_numbers,
+    block_dtype,
+    function_of,
+    refusal,
+    stepped,
+    type_of,
+)
 
 Transformer = Any  # scikit-learn carries no types
 Values = NDArray[Any]
@@ -36,16 +47,13 @@ def of_function(step: Transformer, sources: Sequence[Source]) -> list[Source]:
 
 
 def _applied(step: Transformer, function: np.ufunc, source: Source) -> Source:
-    quiet = partial(_quiet, function)
-    if isinstance(source, LevelColumn | IntervalColumn):
-        return replace(source, table=quiet(source.table))
-    if not isinstance(source, NumberColumn | CurveColumn):
+    if isinstance(source, RawLevels | RawDate | Combination):
         raise refusal(step, source)
-    dtype = quiet(np.ones(1, dtype=source.dtype)).dtype
-    inner = partial(_cast, dtype, quiet)
+    dtype = _quiet(function, np.ones(1, dtype=type_of(source))).dtype
+    inner = partial(_cast, dtype, partial(_quiet, function))
     if isinstance(source, NumberColumn) and function.__name__ in EVERYWHERE:
         return replace(source, steps=(*source.steps, MonotoneStep(inner)), dtype=dtype)
-    return CurveColumn(source.feature, partial(_composed, source.encode, inner), dtype)
+    return function_of(source, inner, dtype)
 
 
 def _quiet(function: np.ufunc, values: Values) -> Values:
@@ -60,10 +68,6 @@ def _cast(dtype: np.dtype[Any], function: Callable[[Values], Values], values: Va
     with np.errstate(over="ignore"):
         cast = values.astype(dtype, copy=False)
     return function(cast)
-
-
-def _composed(encode: Callable[[Values], Values], function: Callable[[Values], Values], codes: Values) -> Values:
-    return function(encode(codes))
 
 
 def powered(step: Transformer, sources: Sequence[Source]) -> list[Source]:

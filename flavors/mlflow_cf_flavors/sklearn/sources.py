@@ -133,16 +133,15 @@ def as_numbers(source: Source) -> Source:
 
 def block_dtype(sources: Sequence[Source]) -> np.dtype[Any]:
     """Return the precision scikit-learn calculates in for columns that it transforms together."""
-    dtypes = []
-    for source in sources:
-        if isinstance(source, NumberColumn | CurveColumn):
-            dtypes.append(source.dtype)
-        elif isinstance(source, LevelColumn | IntervalColumn):
-            dtypes.append(source.table.dtype)
-        else:
-            dtypes.append(DOUBLE)
-    together = np.result_type(*dtypes)
+    together = np.result_type(*map(type_of, sources))
     return together if together.kind == "f" else DOUBLE
+
+
+def type_of(source: Source) -> np.dtype[Any]:
+    """Return what holds the values of a source."""
+    if isinstance(source, NumberColumn | CurveColumn):
+        return source.dtype
+    return source.table.dtype if isinstance(source, LevelColumn | IntervalColumn) else DOUBLE
 
 
 def stepped(by: Transformer, source: Source, step: MonotoneStep, dtype: np.dtype[Any]) -> Column | Combination:
@@ -165,6 +164,19 @@ def stepped(by: Transformer, source: Source, step: MonotoneStep, dtype: np.dtype
         offset = affine.slope * source.offset + affine.offset
         return replace(source, weights=affine.slope * source.weights, offset=offset)
     raise refusal(by, source)
+
+
+def function_of(column: Column, function: Callable[[NDArray[Any]], NDArray[Any]], dtype: np.dtype[Any]) -> Column:
+    """Return a function of the encoded values (n,) of a column: of a table another one, of numbers a curve in `dtype`."""
+    if isinstance(column, LevelColumn | IntervalColumn):
+        return replace(column, table=function(column.table))
+    return CurveColumn(column.feature, partial(_composed, column.encode, function), dtype)
+
+
+def _composed(
+    encode: Callable[[NDArray[Any]], NDArray[Any]], function: Callable[[NDArray[Any]], NDArray[Any]], codes: Floats
+) -> NDArray[Any]:
+    return function(encode(codes))
 
 
 def values_of(source: Source, points: Sequence[float] = ()) -> tuple[list[Any], Callable[[NDArray[Any]], Column]]:

@@ -33,7 +33,7 @@ from mlflow_cf.model.flavors import INNER, OWN_FLAVOR, open_folder, open_native
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.problem.binding import same
 from mlflow_cf.version import VERSION
-from mlflow_cf.wrapping import OtherModels, assemble, drawn_models
+from mlflow_cf.wrapping import OtherModels, assemble, drawn_models, warned
 
 EXAMPLE_ROWS: Final = 3
 EXAMPLE_PARAMS: Final = {PARAM: {"count": 1}}
@@ -133,7 +133,7 @@ def build(
     packed = versions.pack(options.versions, scratch, data, packaging.output)
     drawn, options = drawn_models(model, opened, data, labels, options)
     others = OtherModels({one.version.name: one.model for one in packed}, drawn)
-    explained = assemble(opened, data, labels, options, others, counted)
+    explained = warned(assemble(opened, data, labels, options, others, counted))
     if not explained.policy.privacy.keeps_rows:
         _check_rowless(explained, data, packaging.input_example)
         for folder in [*([] if source is None else [model_folder]), *(one.folder for one in packed if one.lineage)]:
