@@ -167,7 +167,7 @@ def stepped(by: Transformer, source: Source, step: MonotoneStep, dtype: np.dtype
 
 
 def function_of(column: Column, function: Callable[[NDArray[Any]], NDArray[Any]], dtype: np.dtype[Any]) -> Column:
-    """Return a function of the encoded values (n,) of a column: of a table another one, of numbers a curve in `dtype`."""
+    """Return a function of the encoded values (n,) of a column: a table stays one, numbers make a curve in `dtype`."""
     if isinstance(column, LevelColumn | IntervalColumn):
         return replace(column, table=function(column.table))
     return CurveColumn(column.feature, partial(_composed, column.encode, function), dtype)
