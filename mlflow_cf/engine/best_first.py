@@ -69,12 +69,20 @@ class BestFirst:
         self._floor = 0.0  # no candidate of a node is nearer
         self._frontier = Frontier(problem.own, self.redundant)
         if all(np.diff(self.actions.start) > 0):
-            self._parting = Parting(problem, self.actions, self.redundant, self.tolerance, budget, self._hardest)
             boxes = whole_box(self.actions) if sets is None else boxes_of_sets(self.actions, sets)
-            self._push(boxes.copy())
-            few = engine.few if len(self._frontier) and not whole else None
+            unknown = whole or np.isinf(limit)  # whether any candidate meets the target
+            if unknown:
+                self._push(boxes.copy())
+            few = engine.few if not whole and (len(self._frontier) or not unknown) else None
             if few is not None:
                 self._decide_few(few, boxes)
+            elif not unknown:
+                self._push(boxes)
+
+    @cached_property
+    def _parting(self) -> Parting:
+        """What parts boxes."""
+        return Parting(self.problem, self.actions, self.redundant, self.tolerance, self.budget, self._hardest)
 
     @property
     def low(self) -> float:
@@ -281,12 +289,11 @@ class BestFirst:
         Often nothing that changes more groups can be as near.
         """
         groups = len(self.problem.groups)
-        if self.budget.take(groups) < groups:  # like bounds: a sweep costs little more
+        self._frontier = Frontier(self.problem.own, self.redundant)
+        enough = self.budget.take(groups) == groups  # like bounds: a sweep costs little more
+        if not enough or not self._add(few.singles(self.limit, self.tolerance), 1):
             self.cut = True
-            return
-        before, self._frontier = self._frontier, Frontier(self.problem.own, self.redundant)
-        if not self._add(few.singles(self.limit, self.tolerance), 1):
-            self.cut, self._frontier = True, before
+            self._push(whole)
             return
         self.within = self.within._replace(least=2)
         pairs = few.pairs(self.limit, self.tolerance, self.budget)
@@ -300,10 +307,12 @@ class BestFirst:
     def _decide_by_triples(self, few: FewChanges) -> bool:
         """Add all candidates of three changes, and a box for every larger set of groups; return whether that is all.
 
-        Where one answer is wanted, only if no larger set can be as near: a search among sets is better for these.
+        Where one answer of a single model is wanted, only if no larger set can be as near: a search among sets is
+        better for these.
         """
         larger = few.sets(self.limit, 4) if np.isfinite(self.limit) else None
-        if larger is None or (self.redundant is None and len(larger)):
+        searched = self.redundant is None and not few.three.of_many
+        if larger is None or (searched and len(larger)):
             return False
         triples = few.three.near(TripleLimits(self.limit, np.empty(0), self.tolerance), self.budget)
         if triples is None or not self._add(triples, 3):

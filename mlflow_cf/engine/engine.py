@@ -72,7 +72,8 @@ class Engine:
         """
         scorer, row = self.problem.scorer, self.problem.x0[None]
         beside = row if known is None else np.concatenate([row, known[:1]])
-        return None if scorer is None else scorer.hardest(beside, thresholds.HARDEST)
+        found = None if scorer is None else scorer.hardest(beside, thresholds.HARDEST)
+        return None if found is None else found.scorer
 
     def wanting(self, count: int) -> Engine:
         """Return an engine for so many answers of the same row, among the same points."""

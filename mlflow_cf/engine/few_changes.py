@@ -202,7 +202,7 @@ class FewChanges:
     @cached_property
     def expected(self) -> float:
         """Return how far the nearest candidate of two changes is, if what two do adds up; inf: there is none."""
-        need = float(self.scorer.lacks(self._two.base[None])[0])
+        need = float(self.scorer.lacks(self._base[None])[0])
         if not np.isfinite(need):
             return np.inf
         actions, some = self.actions, np.flatnonzero(self._changed)
@@ -253,8 +253,20 @@ class FewChanges:
 
     @cached_property
     def _two(self) -> TwoChanges:
-        """What pairs of changes do."""
-        return TwoChanges(self.problem, self.scorer, self.actions, self._own, self._sums)
+        """What pairs of changes do; of many models, those few are asked first that lack most of the row."""
+        problem, scorer, every = self.problem, self.scorer, np.arange(self.scorer.structure.outputs)
+        few = scorer.hardest(problem.x0[None], thresholds.HARDEST) if problem.count == 1 else None
+        lead, columns = (scorer, every) if few is None else few
+        sums, base = self._sums.take(columns, axis=1), self._base[columns]
+        return TwoChanges(problem, lead, self.actions, self._own, sums, base, None if few is None else scorer)
+
+    @cached_property
+    def _base(self) -> Floats:
+        """The row's own sums (k,)."""
+        largest = int(np.diff(self.actions.start).argmax())
+        if self.actions.start[largest + 1] - self.actions.start[largest] > 1:  # swept, its own action with all others
+            return np.asarray(self._sums[self.actions.own[largest]])
+        return np.asarray(self.scorer.structure.sums(self._own)[0])
 
     def _sets(self, tolerance: float) -> FirstOfSets:
         return FirstOfSets(self.problem, self.scorer, self.actions, self._sums, tolerance)

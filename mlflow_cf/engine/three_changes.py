@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -10,12 +10,16 @@ import numpy as np
 
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.larger_sets import sets_within
+from mlflow_cf.engine.nearest_first import NearestFirst
+from mlflow_cf.engine.three_of_many import NearTriples, triples_of_many
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
+from mlflow_cf.goal.unanimous import Unanimous
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.rounding import loose
-from mlflow_cf.structures.capabilities import SupportsTriples, boxes_of
+from mlflow_cf.structures.capabilities import Boxes, SupportsTriples, boxes_of
+from mlflow_cf.structures.joined import JoinedBoxes
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
 
 SIZE: Final = 3  # changes of a triple
@@ -35,6 +39,18 @@ class TripleLimits(NamedTuple):
     tolerance: float
 
 
+class _Kept(NamedTuple):
+    """What was found before.
+
+    Attributes:
+        limit, tolerance: as in `TripleLimits`; codes: (m, G) the candidates.
+    """
+
+    limit: float
+    tolerance: float
+    codes: Codes
+
+
 @dataclass(frozen=True, eq=False)
 class ThreeChanges:
     """The triples of changes of one row.
@@ -49,12 +65,31 @@ class ThreeChanges:
     scorer: Scorer
     actions: ActionTable
     least: Floats
+    _kept: list[_Kept] = field(default_factory=list)
+    _too_far: list[float] = field(default_factory=lambda: [np.inf])  # there are too many candidates within this
 
     @cached_property
     def tells(self) -> bool:
         """Whether the structure tells what three changes do, and no rule is about several features."""
-        problem, told = self.problem, boxes_of(self.scorer.structure, self.problem.encoded_row)
-        return isinstance(told, SupportsTriples) and not problem.linking and problem.plain_limits
+        return not self.problem.linking and self.problem.plain_limits and (self._one or self.of_many)
+
+    @property
+    def _one(self) -> bool:
+        """Whether the structure tells it as a whole."""
+        return isinstance(self._boxes, SupportsTriples)
+
+    @cached_property
+    def of_many(self) -> bool:
+        """Whether one answer is wanted that several models must all accept, each of which tells it by itself."""
+        if self.problem.count > 1 or not isinstance(self._boxes, JoinedBoxes):
+            return False
+        each = all(isinstance(part, SupportsTriples) for part in self._boxes.parts)
+        return each and Unanimous.of(self.scorer, thresholds.SWEPT) is not None
+
+    @cached_property
+    def _boxes(self) -> Boxes:
+        """The bounds of boxes that hold the row alone."""
+        return boxes_of(self.scorer.structure, self.problem.encoded_row)
 
     def first_limit(self) -> float:
         """Return a distance to look within at first, where nothing is known; inf: no group has three changes."""
@@ -63,7 +98,8 @@ class ThreeChanges:
     def next_limit(self, limit: float) -> float:
         """Return a larger distance to look within next; inf: no three changes are farther."""
         actions, c = self.actions, self.problem.bound_distance.c
-        farther = self._total + thresholds.MORE_TRIPLES * (limit - self._total)
+        more = thresholds.MORE_TRIPLES if self._one else thresholds.MORE_OF_MANY
+        farther = self._total + more * (limit - self._total)
         return farther if limit < SIZE * float(actions.cost.max()) + c * float(actions.peak.max()) else np.inf
 
     @cached_property
@@ -79,35 +115,60 @@ class ThreeChanges:
         many, rules are about several features or refuse one as a whole row, the structure does not tell, or the budget
         does not last.
         """
-        problem, lead = self.problem, self.scorer.decision_score(limits.tolerance + thresholds.SWEPT)
-        if lead is None or not self.tells:
+        if not self.tells:
             return None
-        limit = loose(limits.limit)
-        sets = sets_within(self.least, limit, SIZE, min(SIZE, problem.most_changes))
+        for kept in self._kept:
+            if limits.limit <= kept.limit and limits.tolerance <= kept.tolerance:
+                return np.asarray(kept.codes[self.problem.distance(kept.codes) <= limits.limit])
+        farthest = min([limits.limit, *limits.known.tolist()])
+        if farthest >= self._too_far[0]:
+            return None
+        found = self._found(limits, budget)
+        if self.problem.count == 1 and found is None:
+            self._too_far[:] = [farthest]
+        elif self.problem.count == 1 and found is not None:
+            self._kept[:] = [_Kept(farthest, limits.tolerance, found)]
+        return found
+
+    def _found(self, limits: TripleLimits, budget: Budget) -> Codes | None:
+        """Look for the candidates; see `near`."""
+        problem, limit, tolerance = self.problem, loose(limits.limit), limits.tolerance + thresholds.SWEPT
+        many = thresholds.MOST_SETS if self._one else thresholds.MOST_TRIPLE_SETS
+        sets = sets_within(self.least, limit, SIZE, min(SIZE, problem.most_changes), many)
         if sets is None or not len(sets):
             return None if sets is None else problem.own[None][:0]
-        near = self._within(limit)
-        boxes = boxes_of(self.scorer.structure, near.encoded)
-        if not isinstance(boxes, SupportsTriples):
-            return None
         groups = np.nonzero(sets)[1].reshape(-1, SIZE)
         groups = groups[np.lexsort((*groups.T[::-1], self.least[groups].sum(axis=1)))]
+        actions = self._within(limit)
         asked = AskedTriples(
             features=np.argsort(problem.owner)[groups],
-            weights=np.ascontiguousarray(lead.weights),
-            may=float(lead.may),
-            sure=float(lead.sure),
+            weights=np.empty(0),
+            may=0.0,
+            sure=np.inf,
             c=float(problem.bound_distance.c),
             limit=limit,
             most=min(thresholds.MOST_TRIPLES, budget.left * thresholds.TRIPLES_PER_ROW),
         )
+        near = NearTriples(problem, actions, self._changes(actions), asked)
         known = np.sort(np.append(limits.known, np.full(problem.count, np.inf)))[: problem.count]
-        found = boxes.triples(self._changes(near), asked, known)
-        work = 1 if found is None else 1 + int(found.counts[1]) // thresholds.TRIPLES_PER_ROW
-        if budget.take(work) < work or found is None:
+        if self._one:
+            return self._of_one(near, known, tolerance, budget)
+        before = [kept for kept in self._kept if kept.tolerance >= limits.tolerance]
+        near = near.within(min(limit, loose(float(known[0]))), *(loose(kept.limit) for kept in before))
+        found = triples_of_many(near, NearestFirst(problem, self.scorer, tolerance, budget))
+        return None if found is None else np.concatenate([*(kept.codes for kept in before), found])
+
+    def _of_one(self, near: NearTriples, known: Floats, tolerance: float, budget: Budget) -> Codes | None:
+        """Return the candidates of one structure; `known`: as far as so many answers are at most, ascending."""
+        lead = self.scorer.decision_score(tolerance)
+        if lead is None:
             return None
-        codes = near.candidates(near.columns[found.at])
-        lawful = problem.held(codes) & problem.check(problem.rows(codes))
+        found = near.of_one(self.scorer.structure, lead, known)
+        work = near.work(found)
+        if budget.take(work) < work or found is None or found.complete[0] < near.asked.limit:
+            return None
+        codes = near.codes(found)
+        lawful = self.problem.held(codes) & self.problem.check(self.problem.rows(codes))
         return codes if lawful.all() else None  # what is not may have lowered the limit
 
     def _within(self, limit: float) -> ActionTable:

@@ -33,6 +33,11 @@ MOST_TRIPLES: Final = 2**24  # cells of their grids: 10 ms; generations take as 
 TRIPLES_PER_ROW: Final = 2**14  # take about as long as the evaluation of a row
 FIRST_TRIPLES: Final = 1.1  # times the cheapest three changes is looked at first; 1.05 to 2 take the same time
 MORE_TRIPLES: Final = 3.0  # times as far beyond these, if that was not enough
+ASKED_AT_ONCE: Final = 16  # candidates that all of many models are asked about together: half a millisecond for 30
+LISTING: Final = 6  # of many models that list candidates together
+MOST_TRIPLE_SETS: Final = 2**10  # of three features that they look at
+MORE_OF_MANY: Final = 2.0  # times as far as the cheapest three changes is looked at next
+MOST_LISTS: Final = 8  # of candidates that one of many models may accept, the nearest first: a millisecond each
 
 # Nodes of branch and bound
 MOST_LEAST: Final = 3  # groups that must change at least, as far as bounds know

@@ -17,6 +17,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.first_of_sets import FirstOfSets
+from mlflow_cf.engine.nearest_first import NearestFirst
 from mlflow_cf.engine.units.pairs import ESTIMATED, Alone, UnitChanges, UnitPairs, estimated_pairs, with_own
 from mlflow_cf.engine.units.state import Effects, PairLimits
 from mlflow_cf.features import Floats
@@ -36,11 +37,13 @@ class FoundPairs:
 
     Attributes:
         limit: how far answers can be at most.
+        asking: asks all models, where a few of them lead.
         places: (n, 2) the actions of candidates; far: (n,) how far these are; sure: (n,) whether each certainly meets
             the targets.
     """
 
     limit: float
+    asking: NearestFirst | None = None
     places: Codes = field(default_factory=lambda: np.empty((0, 2), dtype=np.intp))
     far: Floats = field(default_factory=lambda: np.empty(0))
     sure: Bools = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
@@ -57,8 +60,10 @@ class TwoChanges:
 
     Attributes:
         problem, scorer: what decides about them.
-        actions: the changes; sums: (actions, k) of the row with each of them.
+        actions: the changes; sums: (actions, k) of the row with each of them;
+            base: (k,) of the row itself.
         own: the row's encoded values (1, ...), one array per column.
+        every: where the scorer is that of the few hardest models alone: that of all.
     """
 
     problem: Problem
@@ -66,6 +71,8 @@ class TwoChanges:
     actions: ActionTable
     own: Sequence[Encoded]
     sums: Floats
+    base: Floats
+    every: Scorer | None = None
 
     @cached_property
     def told(self) -> Pairs | None:
@@ -90,14 +97,6 @@ class TwoChanges:
             return None
         return structure.hidden(values, lead.weights)
 
-    @cached_property
-    def base(self) -> Floats:
-        """The row's own sums (k,)."""
-        largest = int(np.diff(self.actions.start).argmax())
-        if self.actions.start[largest + 1] - self.actions.start[largest] > 1:  # swept, its own action with all others
-            return np.asarray(self.sums[self.actions.own[largest]])
-        return np.asarray(self.scorer.structure.sums(self.own)[0])
-
     def look(self, asked: PairSelection, budget: Budget, most: int, near: float = 0.0) -> tuple[Codes, Bools] | None:
         """Return the actions (m, 2) of candidates that may be answers, and whether they certainly meet the targets.
 
@@ -109,6 +108,8 @@ class TwoChanges:
             return self._look_at_units(asked, budget, most)
         tried, columns = asked.tried, asked.tried.pairs(asked.limit)
         c, found = self.problem.bound_distance.c, FoundPairs(asked.limit)
+        if self.every is not None:
+            found.asking = NearestFirst(self.problem, self.every, asked.tolerance, budget)
         alone = SingleEffects(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
         sizes = tried.counts[columns.first] + tried.counts[columns.second]
         waiting = batches(sizes, thresholds.VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
@@ -220,7 +221,8 @@ class TwoChanges:
             if budget.late:
                 return False
             near = tables.near(alone._replace(limit=found.limit), leading, blocks.at[inside])
-            self._keep(near, alone, asked, found)
+            if not self._keep(near, alone, asked, found):
+                return False
             if len(found.places) > thresholds.MOST_FOUND and (found.far <= found.limit).sum() > thresholds.MOST_FOUND:
                 return False
         return True
@@ -250,12 +252,15 @@ class TwoChanges:
             start, listed = stop, int(total[stop - 1]) + thresholds.MORE_LISTED * listed
         return parts
 
-    def _keep(self, near: ListedPairs, alone: SingleEffects, asked: PairSelection, found: FoundPairs) -> None:
-        """Add those that may be answers to what was found, and how far others may be."""
+    def _keep(self, near: ListedPairs, alone: SingleEffects, asked: PairSelection, found: FoundPairs) -> bool:
+        """Add those that may be answers to what was found, and how far others may be; False: that takes too much."""
         tried, sets = asked.tried, asked.sets
         one, two = near.at.T
         distance = tried.cost[one] + tried.cost[two] + alone.c * np.maximum(tried.peak[one], tried.peak[two])
         may, sure = self.scorer.decisions(near.sums, asked.tolerance)
+        if found.asking is not None:
+            some = np.flatnonzero(may)
+            return self._keep_accepted(tried.places[near.at[some]], distance[some], found.asking, found)
         if sets is None:
             certain = np.flatnonzero(sure & (distance <= found.limit))
             found.limit = min(
@@ -269,6 +274,15 @@ class TwoChanges:
             some = some[distance[some] <= self._limits(tried.places[near.at[some]], sets)]
             found.limit = min(found.limit, loose(sets.limit))
         found.add(tried.places[near.at[some]], distance[some], sure[some])
+        return True
+
+    def _keep_accepted(self, places: Codes, distance: Floats, asking: NearestFirst, found: FoundPairs) -> bool:
+        """Do the same for candidates at `places` (n, 2) that a few models may accept, by asking all."""
+        accepted = asking.ask(self.actions.candidates(places), distance, found.limit)
+        if accepted is not None:
+            found.limit = accepted.limit
+            found.add(places[accepted.at], distance[accepted.at], accepted.sure)
+        return accepted is not None
 
     def _nearest_lawful(self, places: Codes, distance: Floats) -> float:
         """Return how far the nearest lawful one of candidates is, which take the actions at `places` (n, 2)."""

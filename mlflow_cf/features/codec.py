@@ -139,7 +139,8 @@ def fits(feature: Feature, column: pd.Series[Any]) -> tuple[Level, ...]:
     if feature.numeric or feature.kind == "boolean":
         return ()
     known = feature.code_of
-    values = column if column.dtype == object else column.drop_duplicates()  # as objects, 1 and True are the same
+    few = column.dtype == object or len(column) <= FACTORIZED  # as objects, 1 and True are the same
+    values = column if few else column.drop_duplicates()
     levels = dict.fromkeys(v for v in map(plain, values.tolist()) if _is_level(v) and v not in known)
     return tuple(level for level in levels if not pd.isna(level) and feature.can_hold(level))
 

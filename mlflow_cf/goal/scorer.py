@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from mlflow_cf.constraints.rules import Bools
@@ -70,7 +72,7 @@ class Scorer:
         """The structure, if it scores product grids."""
         return self.structure if isinstance(self.structure, SupportsProduct) else None
 
-    def hardest(self, Z: Floats, most: int) -> Scorer | None:
+    def hardest(self, Z: Floats, most: int) -> Hardest | None:
         """Return a scorer of fewer of the models that vote, those that lack most of coded rows (m, d).
 
         Every candidate that meets the targets meets its targets, too, so that its upper bounds hold, and they take
@@ -79,15 +81,18 @@ class Scorer:
         if not isinstance(self.structure, Joined):
             return None
         sums = self.structure.sums(self.encoded(range(Z.shape[1]), Z))
-        parts, targets, start = list[Structure](), list[SumTarget](), 0
+        parts, targets, columns, start = list[Structure](), list[SumTarget](), list[NDArray[np.intp]](), 0
         for part, target in zip(self.structure.structures, self.targets, strict=True):
-            found, votes = _hardest(part, target, sums, most)
+            outputs, votes = _hardest(part, target, sums, most)
+            found = part.only(outputs) if isinstance(part, SupportsOutputs) and len(outputs) < part.outputs else part
             parts.append(found)
+            columns.append(target.start + outputs)
             targets.append(replace(target, start=start, stop=start + found.outputs, votes=votes))
             start += found.outputs
         if start == self.structure.outputs:
             return None
-        return Scorer(parts[0], joined(parts, Z.shape[1]), tuple(targets))
+        few = Scorer(parts[0], joined(parts, Z.shape[1]), tuple(targets))
+        return Hardest(few, np.concatenate(columns))
 
     def encoded(self, columns: Sequence[int], actions: Floats) -> list[Encoded]:
         """Return the structure's encoded values of actions (t, len(columns)), one array per column."""
@@ -180,8 +185,15 @@ def _decided(sums: Floats, target: SumTarget, lead: DecisionScore) -> tuple[Bool
     return may, sure
 
 
-def _hardest(part: Structure, target: SumTarget, sums: Floats, most: int) -> tuple[Structure, Votes | None]:
-    """Return the models of one structure that lack most of candidates with raw scores (m, k), and their votes.
+class Hardest(NamedTuple):
+    """The scorer of some models, and which of the raw scores of all these have."""
+
+    scorer: Scorer
+    columns: NDArray[np.intp]
+
+
+def _hardest(part: Structure, target: SumTarget, sums: Floats, most: int) -> tuple[NDArray[np.intp], Votes | None]:
+    """Return the raw scores of models of a structure that lack most of candidates with raw scores (m, k), and votes.
 
     First what lacks most of each candidate, then what lacks most but for that, and so on.
 
@@ -190,12 +202,12 @@ def _hardest(part: Structure, target: SumTarget, sums: Floats, most: int) -> tup
     votes = target.votes
     few = 0 if votes is None else most + votes.of - votes.needed
     if votes is None or 2 * few > votes.of or not isinstance(part, SupportsOutputs):
-        return part, votes
+        return np.arange(part.outputs), votes
     lacks = lacking(target.each(target.of(sums)), [target.alone]).reshape(-1, votes.of)
     turns = np.argsort(np.argsort(-lacks, axis=1, kind="stable"), axis=1).min(axis=0)
     models = np.sort(np.argsort(turns, kind="stable")[:few])
     outputs = models[:, None] * target.width + np.arange(target.width)
-    return part.only(outputs.ravel()), Votes(most, few)
+    return outputs.ravel(), Votes(most, few)
 
 
 Bound = Callable[[Floats, Floats, SumTarget, float], Floats]

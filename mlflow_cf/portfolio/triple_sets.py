@@ -188,9 +188,9 @@ def _list_candidates(question: PairQuestion, row: Any, counts: Any, limit: Any, 
     (features, grid, found), notes = (room.three.features[:sets], room.three.grid, room.three.found), room.notes
     for at in range(found.top.size):
         found.top[at] = notes.key[notes.order[at]] if at < many else np.inf
-    found.counts[:] = 0
+    found.counts[:], found.complete[0] = 0, np.inf
     may, sure = question.rows.may[row], question.rows.sure[row]
-    asked = AskedTriples(features, question.weights, may, sure, 0.0, limit, MOST_TRIPLES)
+    asked = AskedTriples(features, question.weights, may, sure, 0.0, limit, MOST_TRIPLES, -1.0, True, 1)
     cells = Grid(
         grid.start,
         grid.cell,
@@ -203,7 +203,8 @@ def _list_candidates(question: PairQuestion, row: Any, counts: Any, limit: Any, 
         grid.offset,
         question.swept.X[row],
     )
-    return list_triples(asked, cells, question.trees, room.three.room, found) == COMPLETE
+    done = list_triples(asked, cells, question.trees, room.three.room, found)
+    return done == COMPLETE and found.complete[0] == np.inf
 
 
 @inner

@@ -83,14 +83,18 @@ def side_by_side(parts: Sequence[Tables], most: int) -> Tables | None:
     None if it would have more than `most` floats.
     """
     whole, outputs = parts[0], sum(part.added.shape[1] for part in parts)
-    classes, counts, kinds = np.empty_like(whole.classes), np.empty_like(whole.counts), []
-    for mine in starmap(slice, pairwise([*whole.side.tolist(), len(whole.classes)])):
-        some, classes[mine] = np.unique([part.classes[mine] for part in parts], axis=1, return_inverse=True)
-        kinds.append(some)
-    counts[:] = [some.shape[1] for some in kinds]
+    side = np.repeat(np.arange(len(whole.side)), np.diff([*whole.side.tolist(), len(whole.classes)]))
+    key = side
+    for part in parts:  # one number for the classes of a value in all tables
+        key = key * (int(part.classes.max(initial=0)) + 1) + part.classes
+    _, first, number = np.unique(key, return_index=True, return_inverse=True)
+    counts = np.bincount(side[first], minlength=len(whole.counts))
+    ends = counts.cumsum()
+    classes = (number - (ends - counts)[side]).astype(whole.classes.dtype)
     place = np.append(0, (counts[::2] * counts[1::2]).cumsum())
     if place[-1] * outputs > most:
         return None
+    kinds = np.split(np.array([part.classes[first] for part in parts]), ends[:-1], axis=1)
     added = np.empty((place[-1], outputs))
     for pair, mine in enumerate(starmap(slice, pairwise(place.tolist()))):
         lines, columns = kinds[2 * pair], kinds[2 * pair + 1]

@@ -86,6 +86,8 @@ worlds = st.builds(
 def _one_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small worlds have few models, of which one bounds the others here."""
     monkeypatch.setattr(thresholds, "HARDEST", 1)
+    monkeypatch.setattr(thresholds, "LISTING", 2)
+    monkeypatch.setattr(thresholds, "ASKED_AT_ONCE", 2)
 
 
 def wrapped(world: Drawn, models: list[Any], **options: Any) -> Any:
@@ -137,10 +139,12 @@ def test_the_hardest_models_bound_what_all_of_them_say(world: Drawn, seed: int) 
     scorer = requirements.scorer(requirements.targets(requirements.bound(Target(label=1), 0)))
     assume(scorer is not None)
     encoded = scorer.encoded(range(3), space.encode(world.frame))
-    few = scorer.hardest(space.encode(world.frame)[:1], 1)
+    hardest = scorer.hardest(space.encode(world.frame)[:1], 1)
     if 2 * (1 + world.models - world.needed) > world.models or world.model == "linear":
-        assert few is None
+        assert hardest is None
         return
+    few = hardest.scorer
+    assert few.structure.sums(encoded).tolist() == scorer.structure.sums(encoded)[:, hardest.columns].tolist()
     votes = few.targets[1].votes
     assert votes == (1, 1 + world.models - world.needed)
     sums = few.structure.sums(encoded)

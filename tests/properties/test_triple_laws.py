@@ -59,6 +59,11 @@ class Grid:
             @ self.weights
         )
 
+    def each(self, places):
+        """Return the weighted raw scores (m, k) of the same rows, one by one."""
+        rows = [some[places[:, at] - self.start[at]] for at, some in enumerate(self.values)]
+        return self.trees.sums(rows) * self.weights
+
     def candidates(self):
         """Return of all rows of three changes columns, places, score, the largest score with one put back, distance."""
         rows = []
@@ -127,6 +132,46 @@ def test_three_changes_are_those_of_scoring_every_row(seed, outputs, most, wide,
         if outside or score < may - SLACK or fewer >= sure + SLACK:
             assert three not in listed
     assert np.allclose(found.top, np.sort([*known, *(far for far in first.values() if far <= limit)])[:count])
+
+
+@dear(6)
+@given(st.integers(0, 2**16), st.integers(1, 3), st.sampled_from([4, 12]), st.booleans(), st.data())
+def test_three_changes_that_several_models_may_accept_are_all_listed_nearest_first(seed, models, most, wide, data):
+    grid = Grid(seed, models, most, wide=wide)
+    grid.weights[:] = data.draw(st.sampled_from([-1.0, 1.0]))
+    rows = grid.candidates()
+    places = np.tile(grid.own, (len(rows), 1))
+    for at, (columns, three, *_) in enumerate(rows):
+        places[at, list(columns)] = three
+    each = grid.each(places) if len(rows) else np.empty((0, models))
+    may = data.draw(st.sampled_from(sorted(set(each.ravel().tolist())) or [0.0])) + data.draw(
+        st.sampled_from([-1e-3, 1e-3])
+    )
+    limit, beyond, room = data.draw(st.floats(3, 40)), data.draw(st.floats(-1, 8)), data.draw(st.integers(4, 400))
+    triples = np.array(list(combinations(range(COLUMNS), 3)))
+    asked = AskedTriples(triples, grid.weights, may, np.inf, grid.c, limit, 10**9, beyond, joins=False, models=models)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlflow_cf.structures.kernels.triple_grid.MOST_LISTED", room)
+        changes = GridChanges(grid.own, grid.cost, grid.peak)
+        found = grid.trees.boxes(grid.values).triples(changes, asked, np.array([np.inf]))
+    far = np.array([row[-1] for row in rows])
+    good = np.flatnonzero((each >= may + SLACK).all(axis=1) & (far > beyond + SLACK) & (far <= limit - SLACK))
+    if wide and models > 1:  # leaves are of one model each
+        assert found is None
+        return
+    if found is None:  # too many are as near
+        assert len(good) > room / 2
+        return
+    listed = {tuple(sorted(at)): distance for at, distance in zip(found.at.tolist(), found.far.tolist(), strict=True)}
+    assert len(listed) == len(found.at)
+    last = min(limit, found.complete[0])
+    assert {rows[at][1] for at in good if far[at] <= last - SLACK} <= set(listed)
+    known = {row[1]: (at, row[-1]) for at, row in enumerate(rows)}
+    for three, distance in listed.items():
+        at, right = known[three]
+        assert distance == pytest.approx(right)
+        assert (each[at] >= may - SLACK).all()
+        assert beyond - SLACK <= right <= last + SLACK
 
 
 def test_a_limit_on_what_is_looked_at_is_kept():

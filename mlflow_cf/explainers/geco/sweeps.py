@@ -78,15 +78,11 @@ class Sweeps:
             self.settled = True
             return problem.rows(near), self.statistics.summary(0, self.budget.used)
         members = self.members
-        for start in start_of(problem, members.cascade):
-            members.score(start[None] if (start != problem.own).any() else start[None][:0])
-            merit, changes = members.start(start)
-            if not members.population.favourable.any():
-                grow(members, start, merit, changes)
-                if few is None or not self._pair(few):
-                    improve(members, by_rows=few is None or members.cutoff >= few.least(3))
-                members.constructed = True
-        self.settled = few is not None and (self._pair(few) or self._triple(few))
+        # three changes of many models take less time than to build an answer up, by which others would be limited
+        self.settled = few is not None and few.three.of_many and (self._pair(few) or self._triple(few))
+        if not self.settled:
+            self._construct(few)
+            self.settled = few is not None and (self._pair(few) or self._triple(few))
         generations = 0 if self.settled else self._evolve(self.generations.start)
         if few is not None and not self.settled:
             self._nearer()
@@ -97,6 +93,18 @@ class Sweeps:
         if self.settled:  # others have changes that they do not need, and to undo them takes another call of the model
             found = found[(found != problem.own).sum(axis=1) < self._unknown]
         return problem.rows(found), self.statistics.summary(generations, self.budget.used)
+
+    def _construct(self, few: FewChanges | None) -> None:
+        """Build an answer of several changes up, one after the other, where none is known."""
+        members = self.members
+        for start in start_of(self.problem, members.cascade):
+            members.score(start[None] if (start != self.problem.own).any() else start[None][:0])
+            merit, changes = members.start(start)
+            if not members.population.favourable.any():
+                grow(members, start, merit, changes)
+                if few is None or not self._pair(few):
+                    improve(members, by_rows=few is None or members.cutoff >= few.least(3))
+                members.constructed = True
 
     def _several(self, few: FewChanges | None) -> tuple[Floats, dict[str, int | float]]:
         """Search for several answers: the nearest of one and of two changes, and generations for those of more."""
@@ -279,7 +287,7 @@ class Sweeps:
 
     def _triple(self, few: FewChanges) -> bool:
         """Look at all triples of changes that may be nearer; whether nothing else can be as near as what is known."""
-        known = self._unknown == 3 and self.members.cutoff < np.inf
+        known = self._unknown == 3 and (self.members.cutoff < np.inf or few.three.of_many)
         return known and self._sets_of_three(few) and self._none_larger(few)
 
     @contextmanager

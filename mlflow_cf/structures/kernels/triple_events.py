@@ -99,8 +99,12 @@ def _write_runs(axis: Any, ordered: Any, level: Any, room: TripleRoom) -> Any:
 
 
 @inner
-def _note_leaf(value: Any, ends: Any, total: Any, room: TripleRoom) -> Any:
-    """Note the events of a leaf with so many `ends` of runs on every axis; return how many events there are."""
+def _note_leaf(leaf: Any, ends: Any, total: Any, room: TripleRoom) -> Any:
+    """Note the events of a leaf with so many `ends` of runs on every axis; return how many events there are.
+
+    `leaf`: its value, and the model.
+    """
+    value, model = leaf
     event, runs = room.event, room.runs
     for axis in range(3):
         for at in range(ends[axis]):
@@ -115,6 +119,7 @@ def _note_leaf(value: Any, ends: Any, total: Any, room: TripleRoom) -> Any:
                             event[total, 0], event[total, 1] = plane, -value if end else value
                             event[total, 2], event[total, 3] = runs[1, b], runs[1, b + 1]
                             event[total, 4], event[total, 5] = runs[2, c], runs[2, c + 1]
+                            event[total, 6] = model
                         total += 1
     return total
 
@@ -177,6 +182,7 @@ def _begin_tree(tree: Any, trees: Trees, room: TripleRoom) -> None:
 def list_events(grid: Grid, trees: Trees, room: TripleRoom) -> Any:
     """Note what all leaves add that only three features decide between; return how many events there are."""
     tests, walk, ordered, total = trees.nodes.tests, trees.walk, trees.features.ordered, 0
+    outputs = trees.base.size // room.need.shape[1]  # of each model
     for axis in range(3):
         room.joined[axis, : room.size[axis] + 1] = 0
     for tree in range(trees.nodes.roots.size):
@@ -196,7 +202,8 @@ def list_events(grid: Grid, trees: Trees, room: TripleRoom) -> Any:
                 first = _write_runs(0, ordered[room.axes[0]], at, room)
                 second = _write_runs(1, ordered[room.axes[1]], at, room)
                 third = _write_runs(2, ordered[room.axes[2]], at, room)
-                total = _note_leaf(room.value[node], (first, second, third), total, room)
+                leaf = room.value[node], max(trees.nodes.outputs[tree], 0) // outputs
+                total = _note_leaf(leaf, (first, second, third), total, room)
             at -= 1
     return total
 
@@ -213,13 +220,16 @@ def _nearest(begin: Any, stop: Any, own: Any, grid: Grid) -> Any:
 
 
 @inner
-def _join_cells(axis: Any, grid: Grid, room: TripleRoom) -> None:
-    """Write the cells of an axis that stand for all those between which no box starts or ends."""
+def _join_cells(axis: Any, joins: Any, grid: Grid, room: TripleRoom) -> None:
+    """Write the cells of an axis that stand for all those between which no box starts or ends.
+
+    Unless it `joins` them with the row's own cell, that one stands for itself alone.
+    """
     feature, first, size, joined = room.axes[axis], room.first[axis], room.size[axis], room.joined[axis]
     own, apart, count, begin, least = grid.own[feature] - first, not grid.ascending[feature], 0, 0, np.inf
     while begin < size:
         stop = begin + 1
-        while stop < size and joined[stop] == 0 and not apart:
+        while stop < size and joined[stop] == 0 and not apart and (joins or own not in (begin, stop)):
             stop += 1
         if begin <= own < stop:
             at, room.own[axis] = first + own, count
@@ -227,16 +237,21 @@ def _join_cells(axis: Any, grid: Grid, room: TripleRoom) -> None:
             at = _nearest(first + begin, first + stop, first + own, grid)
             least = min(least, grid.cost[at])
         room.cell[axis, count], room.cost[axis, count], room.peak[axis, count] = at, grid.cost[at], grid.peak[at]
-        joined[begin] = count
+        room.run[axis, count, 0], room.run[axis, count, 1] = first + begin, first + stop
+        for cell in range(begin, stop):
+            joined[cell] = count
         count, begin = count + 1, stop
     joined[size], room.size[axis], room.least[axis] = count, count, least
 
 
 @inner
-def join_cells(events: Any, grid: Grid, room: TripleRoom) -> None:
-    """Number planes, rows and columns of so many events by what trees tell apart, and list those of every plane."""
+def join_cells(events: Any, joins: Any, grid: Grid, room: TripleRoom) -> None:
+    """Number planes, rows and columns of so many events by what trees tell apart, and list those of every plane.
+
+    `joins`: whether the row's own cell may stand for others, too.
+    """
     for axis in range(3):
-        _join_cells(axis, grid, room)
+        _join_cells(axis, joins, grid, room)
     event, joined, head = room.event, room.joined, room.head
     head[: room.size[0]] = -1
     for at in range(events):

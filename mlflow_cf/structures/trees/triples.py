@@ -32,10 +32,11 @@ def find_triples(
     features, order = trees.features, np.argsort(cells, kind="stable")
     feature = np.searchsorted(features.start, cells[order], side="right") - 1
     cell = (cells[order] - features.start[feature]).astype(np.intp)
-    if (features.ordered[feature] & (cell + 1 == np.diff(features.start)[feature])).any():  # a missing value
+    missing = features.ordered[feature] & (cell + 1 == np.diff(features.start)[feature])
+    if missing.any() or (asked.models > 1 and (trees.nodes.outputs < 0).any()):  # or leaves that all models share
         return None
     grid = _grid(trees, cell, feature, changes, order)
-    room = TripleRoom.of(trees, int(np.diff(grid.start).max()))
+    room = TripleRoom.of(trees, int(np.diff(grid.start).max()), asked.models)
     found = FoundTriples.room(known.copy())
     if list_triples(asked, grid, trees, room, found) != COMPLETE:
         return None
