@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.larger_sets import sets_within
 from mlflow_cf.engine.nearest_first import NearestFirst
-from mlflow_cf.engine.three_of_many import NearTriples, triples_of_many
+from mlflow_cf.engine.three_of_many import NearTriples, TriplesOfMany
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.unanimous import Unanimous
@@ -65,8 +68,8 @@ class ThreeChanges:
     scorer: Scorer
     actions: ActionTable
     least: Floats
-    _kept: list[_Kept] = field(default_factory=list)
-    _too_far: list[float] = field(default_factory=lambda: [np.inf])  # there are too many candidates within this
+    _kept: dict[int, _Kept] = field(default_factory=dict)  # by the number of changes
+    _too_far: dict[int, float] = field(default_factory=dict)  # there are too many candidates within this
 
     @cached_property
     def tells(self) -> bool:
@@ -117,21 +120,34 @@ class ThreeChanges:
         """
         if not self.tells:
             return None
-        for kept in self._kept:
-            if limits.limit <= kept.limit and limits.tolerance <= kept.tolerance:
-                return np.asarray(kept.codes[self.problem.distance(kept.codes) <= limits.limit])
-        farthest = min([limits.limit, *limits.known.tolist()])
-        if farthest >= self._too_far[0]:
+        return self._remembered(SIZE, limits, budget, partial(self._three, limits, budget))
+
+    def four(self, sets: Bools, limits: TripleLimits, budget: Budget) -> Codes | None:
+        """Return the same of four changes, of many models; `sets` (s, G): the larger sets of groups within the limit.
+
+        None also where sets have more than four groups.
+        """
+        if not self.tells or not self.of_many or (sets.sum(axis=1) > SIZE + 1).any():
             return None
-        found = self._found(limits, budget)
-        if self.problem.count == 1 and found is None:
-            self._too_far[:] = [farthest]
-        elif self.problem.count == 1 and found is not None:
-            self._kept[:] = [_Kept(farthest, limits.tolerance, found)]
+        return self._remembered(SIZE + 1, limits, budget, partial(self._four, sets, limits, budget))
+
+    def _remembered(
+        self, size: int, limits: TripleLimits, budget: Budget, find: Callable[[], Codes | None]
+    ) -> Codes | None:
+        """Return the candidates of so many changes, as they are known or as they are found."""
+        kept = self._kept.get(size)
+        if kept is not None and limits.limit <= kept.limit and limits.tolerance <= kept.tolerance:
+            return np.asarray(kept.codes[self.problem.distance(kept.codes) <= limits.limit])
+        farthest = min([limits.limit, *limits.known.tolist()])
+        found = find() if farthest < self._too_far.get(size, np.inf) else None
+        if self.problem.count == 1 and found is not None:
+            self._kept[size] = _Kept(farthest, limits.tolerance, found)
+        elif self.problem.count == 1 and not budget.spent:
+            self._too_far[size] = farthest
         return found
 
-    def _found(self, limits: TripleLimits, budget: Budget) -> Codes | None:
-        """Look for the candidates; see `near`."""
+    def _three(self, limits: TripleLimits, budget: Budget) -> Codes | None:
+        """Look for the candidates of three changes; see `near`."""
         problem, limit, tolerance = self.problem, loose(limits.limit), limits.tolerance + thresholds.SWEPT
         many = thresholds.MOST_SETS if self._one else thresholds.MOST_TRIPLE_SETS
         sets = sets_within(self.least, limit, SIZE, min(SIZE, problem.most_changes), many)
@@ -139,7 +155,27 @@ class ThreeChanges:
             return None if sets is None else problem.own[None][:0]
         groups = np.nonzero(sets)[1].reshape(-1, SIZE)
         groups = groups[np.lexsort((*groups.T[::-1], self.least[groups].sum(axis=1)))]
-        actions = self._within(limit)
+        near = self._near(groups, limit, budget)
+        known = np.sort(np.append(limits.known, np.full(problem.count, np.inf)))[: problem.count]
+        if self._one:
+            return self._of_one(near, known, tolerance, budget)
+        kept = self._kept.get(SIZE)
+        before = [] if kept is None or kept.tolerance < limits.tolerance else [kept]
+        near = near.within(min(limit, loose(float(known[0]))), *(loose(each.limit) for each in before))
+        lists = TriplesOfMany.of(near, NearestFirst(problem, self.scorer, tolerance, budget))
+        found = None if lists is None else lists.three()
+        return None if found is None else np.concatenate([*(each.codes for each in before), found])
+
+    def _four(self, sets: Bools, limits: TripleLimits, budget: Budget) -> Codes | None:
+        """Look for the candidates of four changes; see `four`."""
+        near = self._near(np.empty((0, SIZE), dtype=np.intp), loose(limits.limit), budget)
+        asking = NearestFirst(self.problem, self.scorer, limits.tolerance + thresholds.SWEPT, budget)
+        lists = TriplesOfMany.of(near, asking)
+        return None if lists is None else lists.four(sets, self.least)
+
+    def _near(self, groups: NDArray[np.intp], limit: float, budget: Budget) -> NearTriples:
+        """Return three changes of some groups (s, 3) that are near enough."""
+        actions, problem = self._within(limit), self.problem
         asked = AskedTriples(
             features=np.argsort(problem.owner)[groups],
             weights=np.empty(0),
@@ -149,14 +185,7 @@ class ThreeChanges:
             limit=limit,
             most=min(thresholds.MOST_TRIPLES, budget.left * thresholds.TRIPLES_PER_ROW),
         )
-        near = NearTriples(problem, actions, self._changes(actions), asked)
-        known = np.sort(np.append(limits.known, np.full(problem.count, np.inf)))[: problem.count]
-        if self._one:
-            return self._of_one(near, known, tolerance, budget)
-        before = [kept for kept in self._kept if kept.tolerance >= limits.tolerance]
-        near = near.within(min(limit, loose(float(known[0]))), *(loose(kept.limit) for kept in before))
-        found = triples_of_many(near, NearestFirst(problem, self.scorer, tolerance, budget))
-        return None if found is None else np.concatenate([*(kept.codes for kept in before), found])
+        return NearTriples(problem, actions, self._changes(actions), asked)
 
     def _of_one(self, near: NearTriples, known: Floats, tolerance: float, budget: Budget) -> Codes | None:
         """Return the candidates of one structure; `known`: as far as so many answers are at most, ascending."""

@@ -1,17 +1,21 @@
-"""Candidates of three changes that several models must all accept, which are listed by one of them at a time.
+"""Candidates of three changes, and of four, that several models must all accept.
 
-All three changes of one model of trees are scored in half a millisecond; of thirty together they are not. So the model
-that lacks most of the row lists those that it may accept, and the others are asked about these alone: the nearest ones
-first, and next of all models the one that has refused most. What every model may accept is left.
+Some of the models list what they may accept, those that lack most of the row, and the others are asked about these
+alone, the nearest ones first. All three changes of six models of trees take some milliseconds; all thirty would take
+five times as long. Four changes are three beside every value of a further feature, the one with the fewest values that
+are near enough.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.nearest_first import NearestFirst
 from mlflow_cf.features import Floats
@@ -22,7 +26,6 @@ from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.structures import Structure
 from mlflow_cf.structures.capabilities import SupportsTriples, boxes_of
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
-from mlflow_cf.structures.structure import Encoded
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +34,8 @@ class NearTriples:
 
     Attributes:
         problem: of the row.
-        actions: the changes, and the row's own values; changes: what they cost.
-        asked: which groups may change together, and how far candidates are at most; the rest is filled in later.
+        actions: the changes, and the row's own values; changes: what they cost, column after column.
+        asked: which columns may change together, and how far candidates are at most; the rest is filled in later.
     """
 
     problem: Problem
@@ -51,28 +54,21 @@ class NearTriples:
             structure: the model; lead: what decides.
             known: as far as answers are at most, ascending.
         """
+        boxes = boxes_of(structure, self.actions.encoded)
         weights = np.ascontiguousarray(lead.weights)
         asked = self.asked._replace(weights=weights, may=float(lead.may), sure=float(lead.sure))
-        return self._listed(structure, self.actions.encoded, asked, known)
-
-    def of_some(self, many: Unanimous, some: Together) -> FoundTriples | None:
-        """Return what some of many models may accept; None as there.
-
-        The others decide, too: so that none stands for others, and none is left out because another one is nearer.
-        """
-        models = len(some.models)
-        weights = np.tile(some.lead.weights, models)
-        most = models * self.asked.most
-        asked = self.asked._replace(weights=weights, may=float(some.lead.may), joins=False, models=models, most=most)
-        return self._listed(
-            some.structure, many.encoded(some.models[0], self.actions.encoded), asked, np.array([np.inf])
-        )
-
-    def _listed(
-        self, structure: Structure, encoded: Sequence[Encoded], asked: AskedTriples, known: Floats
-    ) -> FoundTriples | None:
-        boxes = boxes_of(structure, encoded)
         return boxes.triples(self.changes, asked, known) if isinstance(boxes, SupportsTriples) else None
+
+    def beside(self, further: Further) -> NearTriples:
+        """Return those beside a further change: the row has it already, and it has cost something."""
+        actions, changes = self.actions, self.changes
+        column = self._columns[actions.group[further.action]]
+        own, peak = changes.own.copy(), changes.peak
+        own[column] = int(np.flatnonzero(actions.columns == further.action)[0])
+        if self.asked.c:
+            peak = np.maximum(peak, actions.peak[further.action])
+        asked = self.asked._replace(features=self._columns[further.groups])
+        return replace(self, changes=GridChanges(own, changes.cost, peak), asked=asked)
 
     def codes(self, found: FoundTriples) -> Codes:
         """Return the candidates (m, G) that were found."""
@@ -83,37 +79,138 @@ class NearTriples:
         """Return what it takes from a budget to find them, of so many models."""
         return 1 if found is None else 1 + int(found.counts[1]) // (models * thresholds.TRIPLES_PER_ROW)
 
+    @property
+    def _columns(self) -> Codes:
+        """(G,) the column of every group."""
+        return np.argsort(self.problem.owner)
 
-def triples_of_many(near: NearTriples, asking: NearestFirst) -> Codes | None:
-    """Return the candidates (m, G) that may be answers, none farther than the first that certainly is one.
 
-    None: there are too many, the structure does not tell, or the budget does not last.
+class Further(NamedTuple):
+    """A further change beside three others.
 
-    Args:
-        near: what is near enough.
-        asking: asks all models about candidates.
+    Attributes:
+        least: how far candidates are that have it, at least; action: which one.
+        groups: (s, 3) which groups may change beside it.
     """
-    problem, limit, beyond, many = near.problem, float(near.asked.limit), float(near.asked.beyond), asking.many
-    if many is None:
+
+    least: float
+    action: int
+    groups: NDArray[np.intp]
+
+
+class TriplesOfMany:
+    """Lists of what several models may accept, by those of them that refuse most."""
+
+    def __init__(self, near: NearTriples, asking: NearestFirst, many: Unanimous) -> None:
+        """Set up lists of what is near enough; `asking` asks all the models, `many`, about candidates."""
+        self.near, self.asking, self.many, self.problem = near, asking, many, near.problem
+        self._hardest = many.hardest(asking.scorer.structure.sums(self.problem.encoded_row))
+        self._boxes: dict[tuple[int, ...], tuple[Together, SupportsTriples | None]] = {}
+
+    @classmethod
+    def of(cls, near: NearTriples, asking: NearestFirst) -> TriplesOfMany | None:
+        """Return lists for all the models that are asked; None: not all of them must accept."""
+        return None if asking.many is None else cls(near, asking, asking.many)
+
+    def three(self) -> Codes | None:
+        """Return the candidates (m, G) of three changes that may be answers.
+
+        None is farther than the first that certainly is one. None: there are too many, the structure does not tell, or
+        the budget does not last.
+        """
+        limit, beyond = float(self.near.asked.limit), float(self.near.asked.beyond)
+        parts = [self.problem.own[None][:0]]
+        for _ in range(thresholds.MOST_LISTS):
+            listed = self._listed(self.near.within(limit, beyond))
+            if listed is None:
+                return None
+            codes, some, complete = listed
+            accepted = self.asking.ask(codes, self.problem.distance(codes), limit, some.models)
+            if accepted is None:
+                return None
+            parts.append(codes[accepted.at])
+            limit, beyond = accepted.limit, complete
+            if limit <= beyond:
+                return self._lawful(np.concatenate(parts))
         return None
-    hardest = many.hardest(asking.scorer.structure.sums(problem.encoded_row))
-    parts = [problem.own[None][:0]]
-    for _ in range(thresholds.MOST_LISTS):
-        some = many.together(
-            [*asking.order, *(model for model in hardest if model not in asking.order)], thresholds.LISTING
+
+    def four(self, sets: Bools, least: Floats) -> Codes | None:
+        """Return the same of four changes, of some sets (s, G) of four groups.
+
+        `least`: (G,) what a change of every group costs at least.
+        """
+        limit, further = float(self.near.asked.limit), sorted(self._further(sets, least), key=lambda one: one.least)
+        if len(further) > thresholds.MOST_FURTHER:
+            return None
+        actions, parts = self.near.actions, [self.problem.own[None][:0]]
+        for one in further:
+            if one.least > limit:
+                break
+            left = limit - float(actions.cost[one.action])
+            listed = self._listed(self.near.beside(one).within(left))
+            if listed is None or listed[2] < left:
+                return None
+            codes, some, _ = listed
+            codes[:, actions.group[one.action]] = actions.code[one.action]
+            accepted = self.asking.ask(codes, self.problem.distance(codes), limit, some.models)
+            if accepted is None:
+                return None
+            parts.append(codes[accepted.at])
+            limit = accepted.limit
+        return self._lawful(np.concatenate(parts))
+
+    def _listed(self, near: NearTriples) -> tuple[Codes, Together, float] | None:
+        """Return what some models may accept (m, G), these models, and how far away all such candidates are known."""
+        some, boxes = self._some()
+        if boxes is None:
+            return None
+        models, asked = len(some.models), near.asked
+        # others decide, too: no candidate stands for others, and none is left out because it is farther than another
+        asked = asked._replace(
+            weights=np.tile(some.lead.weights, models),
+            may=float(some.lead.may),
+            joins=False,
+            models=models,
+            most=models * asked.most,
         )
-        here = near.within(limit, beyond)
-        found = here.of_some(many, some)
-        work = here.work(found, len(some.models))
-        if asking.budget.take(work) < work or found is None:
+        found = boxes.triples(near.changes, asked, np.array([np.inf]))
+        work = near.work(found, models)
+        if self.asking.budget.take(work) < work or found is None:
             return None
-        codes = here.codes(found)
-        accepted = asking.ask(codes, found.far, limit, some.models)
-        if accepted is None:
-            return None
-        parts.append(codes[accepted.at])
-        limit, beyond = accepted.limit, float(found.complete[0])
-        if limit <= beyond:
-            codes = np.concatenate(parts)
-            return np.asarray(codes[problem.held(codes) & problem.check(problem.rows(codes))])
-    return None
+        return near.codes(found), some, float(found.complete[0])
+
+    def _some(self) -> tuple[Together, SupportsTriples | None]:
+        """Return the models that list candidates, those first that refused most, and their bounds of boxes."""
+        first = self.asking.order
+        some = self.many.together(
+            [*first, *(model for model in self._hardest if model not in first)], thresholds.LISTING
+        )
+        if some.models not in self._boxes:
+            boxes = boxes_of(some.structure, self.many.encoded(some.models[0], self.near.actions.encoded))
+            self._boxes[some.models] = some, boxes if isinstance(boxes, SupportsTriples) else None
+        return self._boxes[some.models]
+
+    def _further(self, sets: Bools, least: Floats) -> Iterator[Further]:
+        """Return the changes of one group of every set, the one with the fewest changes that are near enough."""
+        actions, limit, chosen = self.near.actions, float(self.near.asked.limit), dict[int, list[tuple[float, Codes]]]()
+        changes = np.ones(len(actions.code), dtype=np.bool_)
+        changes[actions.own] = False
+        for groups in map(np.flatnonzero, sets):
+            rest = least[groups].sum() - least[groups]
+            counts = [
+                np.count_nonzero(changes & (actions.group == group) & (actions.cost + others <= limit))
+                for group, others in zip(groups, rest, strict=True)
+            ]
+            at = int(np.argmin(counts))
+            chosen.setdefault(int(groups[at]), []).append((float(rest[at]), np.delete(groups, at)))
+        for group, others in chosen.items():
+            for action in np.flatnonzero(changes & (actions.group == group)).tolist():
+                cost = float(actions.cost[action])
+                near = [(total + cost, three) for total, three in others if total + cost <= limit]
+                if near:
+                    yield Further(min(far for far, _ in near), action, np.array([three for _, three in near]))
+
+    def _lawful(self, codes: Codes) -> Codes:
+        """Return those of candidates (m, G) that meet all rules."""
+        lawful: Bools = self.problem.held(codes) & self.problem.check(self.problem.rows(codes))
+        return np.asarray(codes[lawful])

@@ -36,6 +36,7 @@ MORE_TRIPLES: Final = 3.0  # times as far beyond these, if that was not enough
 ASKED_AT_ONCE: Final = 16  # candidates that all of many models are asked about together: half a millisecond for 30
 LISTING: Final = 6  # of many models that list candidates together
 MOST_TRIPLE_SETS: Final = 2**10  # of three features that they look at
+MOST_FURTHER: Final = 256  # values of a fourth feature beside which they look at three changes
 MORE_OF_MANY: Final = 2.0  # times as far as the cheapest three changes is looked at next
 MOST_LISTS: Final = 8  # of candidates that one of many models may accept, the nearest first: a millisecond each
 

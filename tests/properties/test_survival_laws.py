@@ -25,12 +25,14 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.listed import Listed
 from mlflow_cf.engine.nodes import whole_box
+from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.goal import BoundTarget, Votes
 from mlflow_cf.goal.scorer import lower_bound, upper_bound
 from mlflow_cf.goal.targets import lacking, rate_sums
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.policy import Target
 from mlflow_cf.policy.survival import confidence_of, least_held, models_for, needed_of, share_held
+from mlflow_cf.problem import Budget
 from mlflow_cf.problem.actions import Within
 from mlflow_cf.structures import score_rows
 from mlflow_cf.survival.stored import from_arrays, to_arrays
@@ -128,6 +130,95 @@ def test_the_nearest_that_enough_models_accept_is_found(world: Drawn) -> None:
     agreeing = sum(int(model.predict(pd.DataFrame([answer.row]))[0] == 1) for model in models[1:])
     assert answer.survival is not None
     assert (answer.survival.agreeing, answer.survival.models) == (agreeing, world.models)
+
+
+def five_columns(seed: int, name: str, count: int, least: float) -> tuple[list[Any], pd.DataFrame]:
+    """Return a model and so many others like it, and their data, of which often several columns must change."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.integers(0, 3, (80, 5)) / [1, 2, 1, 4, 1], columns=list("abcde"))
+    labels = (frame.sum(axis=1) + rng.normal(0, 0.4, 80) > least).astype(int)
+    models = [ESTIMATORS[name](at) for at in range(count + 1)]
+    for model in models:
+        some = rng.choice(80, 60, replace=False)
+        assume(labels.iloc[some].nunique() == 2)
+        model.fit(frame.iloc[some], labels.iloc[some])
+    return models, frame
+
+
+def all_accepting(models: list[Any], frame: pd.DataFrame, c: float, **options: Any) -> Any:
+    """Return explanations that all of some models must accept; `c` is the weight of the largest change."""
+    sure = confidence_of(len(models) - 1, len(models) - 1, 0.5) - 1e-9
+    asked = {"holds": 0.5, "confidence": sure, "compared": 1, "models": models[1:]}
+    distance = mlflow_cf.Distance(l0=0.3, l1=0.7 - c, linf=c)
+    return mlflow_cf.wrap(models[0], frame, target=1, survival=asked, distance=distance, **options)
+
+
+@dear(2)
+@given(
+    st.integers(0, 2**16),
+    st.sampled_from(["tree", "forest"]),
+    st.integers(2, 6),
+    st.sampled_from([3.5, 4.8, 5.6]),
+    st.sampled_from([0.0, 0.5]),
+)
+def test_several_changes_that_all_models_accept_are_the_nearest_there_are(
+    seed: int, name: str, count: int, least: float, c: float
+) -> None:
+    models, frame = five_columns(seed, name, count, least)
+    explained = all_accepting(models, frame, c)
+    every = pd.DataFrame(list(product(*(sorted(frame[column].unique()) for column in frame))), columns=frame.columns)
+    good = every[np.logical_and.reduce([model.predict(every) == 1 for model in models])]
+    refused = frame[models[0].predict(frame) == 0]
+    assume(len(refused))
+    row = refused.loc[[refused.sum(axis=1).idxmin()]]  # it needs most changes
+    (found,) = explained.explain(row, certify=True)
+    if good.empty:
+        assert (found.status, found.counterfactuals) == ("infeasible", ())
+        return
+    space, metric = explained.space, explained.bound_policy.bound_distance
+    nearest = metric.distance(tuple((at,) for at in range(5)), space.encode(good), space.encode(row)[0]).min()
+    (answer,) = found.counterfactuals
+    assert answer.proof == "optimal"
+    assert answer.distance == pytest.approx(nearest, abs=1e-12)
+    assert all(model.predict(pd.DataFrame([answer.row]))[0] == 1 for model in models)
+
+
+@dear(2)
+@given(
+    st.integers(0, 2**16),
+    st.sampled_from(["tree", "forest"]),
+    st.integers(2, 6),
+    st.sampled_from([3.5, 4.8]),
+    st.sampled_from([0.0, 0.5]),
+    st.floats(1.3, 4.0),
+)
+def test_four_changes_that_all_models_accept_are_listed(
+    seed: int, name: str, count: int, least: float, c: float, limit: float
+) -> None:
+    models, frame = five_columns(seed, name, count, least)
+    explained = all_accepting(models, frame, c, constraints=mlflow_cf.Constraints(max_changes=4))
+    refused = np.flatnonzero(models[0].predict(frame) == 0)
+    assume(len(refused))
+    required = explained.context.required
+    scorer = required.scorer(required.targets(required.bound(Target(label=1), 0)))
+    assume(scorer is not None)
+    row = frame.iloc[refused[:1]]
+    problem = replace(problem_of(explained, row), rate=scorer.rate, scorer=scorer)
+    few = Engine(problem).few
+    assert few is not None
+    sets = few.sets(limit, 4)
+    assert sets is not None
+    found = few.three.four(sets, TripleLimits(limit, np.empty(0), 1e-6), Budget(10**7))
+    assert found is not None
+    codes = np.array(list(product(*(range(len(group.actions)) for group in problem.groups))))
+    codes = codes[(codes != problem.own).sum(axis=1) == 4]
+    every = explained.space.decode(problem.rows(codes))
+    share, far = np.min([model.predict_proba(every)[:, 1] for model in models], axis=0), problem.distance(codes)
+    first = far[share > 0.5 + 1e-3].min(initial=np.inf)
+    assert {tuple(code) for code in found.tolist()} <= {tuple(code) for code in codes[share > 0.5 - 1e-3].tolist()}
+    assert (problem.distance(found) <= limit + 1e-9).all()
+    if first <= limit - 1e-9:
+        assert np.isclose(problem.distance(found), first, atol=1e-9).any()
 
 
 @dear(4)

@@ -187,7 +187,18 @@ class Sweeps:
         if sets is None or not len(sets):
             return sets is not None
         with self._counted("sweep", 2):
-            return self.budget.take(len(sets)) == len(sets) and self._none_possible(sets)
+            refused = self.budget.take(len(sets)) == len(sets) and self._none_possible(sets)
+        return refused or (self._unknown == 4 and self._four(few, sets))
+
+    def _four(self, few: FewChanges, sets: Bools) -> bool:
+        """Note the nearest candidates of some sets (s, G) of four changes; whether that is all."""
+        limits = TripleLimits(self.members.cutoff, np.empty(0), CLOSE)
+        with self._counted("sweep", 4):
+            found = few.three.four(sets, limits, self.budget)
+        if found is not None:
+            self.members.score(found)
+            self._unknown = 5
+        return found is not None
 
     def _none_possible(self, sets: Bools) -> bool:
         """Whether bounds refuse all candidates whose changed groups are one of some sets (s, G)."""
