@@ -8,7 +8,7 @@ are near enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -118,21 +118,8 @@ class TriplesOfMany:
         None is farther than the first that certainly is one. None: there are too many, the structure does not tell, or
         the budget does not last.
         """
-        limit, beyond = float(self.near.asked.limit), float(self.near.asked.beyond)
-        parts = [self.problem.own[None][:0]]
-        for _ in range(thresholds.MOST_LISTS):
-            listed = self._listed(self.near.within(limit, beyond))
-            if listed is None:
-                return None
-            codes, some, complete = listed
-            accepted = self.asking.ask(codes, self.problem.distance(codes), limit, some.models)
-            if accepted is None:
-                return None
-            parts.append(codes[accepted.at])
-            limit, beyond = accepted.limit, complete
-            if limit <= beyond:
-                return self._lawful(np.concatenate(parts))
-        return None
+        found = self._accepted(self.near, None, float(self.near.asked.limit))
+        return None if found is None else self._lawful(found[0])
 
     def four(self, sets: Bools, least: Floats) -> Codes | None:
         """Return the same of four changes, of some sets (s, G) of four groups.
@@ -142,22 +129,39 @@ class TriplesOfMany:
         limit, further = float(self.near.asked.limit), sorted(self._further(sets, least), key=lambda one: one.least)
         if len(further) > thresholds.MOST_FURTHER:
             return None
-        actions, parts = self.near.actions, [self.problem.own[None][:0]]
+        parts = [self.problem.own[None][:0]]
         for one in further:
             if one.least > limit:
                 break
-            left = limit - float(actions.cost[one.action])
-            listed = self._listed(self.near.beside(one).within(left))
-            if listed is None or listed[2] < left:
+            found = self._accepted(self.near.beside(one), one, limit)
+            if found is None:
                 return None
-            codes, some, _ = listed
-            codes[:, actions.group[one.action]] = actions.code[one.action]
+            parts.append(found[0])
+            limit = found[1]
+        return self._lawful(np.concatenate(parts))
+
+    def _accepted(self, near: NearTriples, beside: Further | None, limit: float) -> tuple[Codes, float] | None:
+        """Return the candidates (m, G) that all models may accept, and how far others need be looked for.
+
+        They change three groups `beside` a further one, and are no farther than `limit` together.
+        """
+        actions, beyond, parts = near.actions, float(near.asked.beyond), [self.problem.own[None][:0]]
+        cost = 0.0 if beside is None else float(actions.cost[beside.action])
+        for _ in range(thresholds.MOST_LISTS):
+            listed = self._listed(near.within(limit - cost, beyond))
+            if listed is None:
+                return None
+            codes, some, complete = listed
+            if beside is not None:
+                codes[:, actions.group[beside.action]] = actions.code[beside.action]
             accepted = self.asking.ask(codes, self.problem.distance(codes), limit, some.models)
             if accepted is None:
                 return None
             parts.append(codes[accepted.at])
-            limit = accepted.limit
-        return self._lawful(np.concatenate(parts))
+            limit, beyond = accepted.limit, complete
+            if limit - cost <= beyond:
+                return np.concatenate(parts), limit
+        return None
 
     def _listed(self, near: NearTriples) -> tuple[Codes, Together, float] | None:
         """Return what some models may accept (m, G), these models, and how far away all such candidates are known."""
