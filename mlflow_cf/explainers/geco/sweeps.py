@@ -78,8 +78,8 @@ class Sweeps:
             self.settled = True
             return problem.rows(near), self.statistics.summary(0, self.budget.used)
         members = self.members
-        # three changes of many models take less time than to build an answer up, by which others would be limited
-        self.settled = few is not None and few.three.of_many and (self._pair(few) or self._triple(few))
+        # all three changes take less time than to build an answer up, by which they would be limited
+        self.settled = few is not None and few.three.tells and (self._pair(few) or self._triple(few))
         if not self.settled:
             self._construct(few)
             self.settled = few is not None and (self._pair(few) or self._triple(few))
@@ -298,7 +298,7 @@ class Sweeps:
 
     def _triple(self, few: FewChanges) -> bool:
         """Look at all triples of changes that may be nearer; whether nothing else can be as near as what is known."""
-        known = self._unknown == 3 and (self.members.cutoff < np.inf or few.three.of_many)
+        known = self._unknown == 3 and (self.members.cutoff < np.inf or few.three.tells)
         return known and self._sets_of_three(few) and self._none_larger(few)
 
     @contextmanager
