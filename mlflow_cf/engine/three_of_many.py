@@ -168,14 +168,15 @@ class TriplesOfMany:
         some, boxes = self._some()
         if boxes is None:
             return None
-        models, asked = len(some.models), near.asked
+        models, asked, seconds = len(some.models), near.asked, self.asking.budget.seconds_left
+        most = np.inf if seconds is None else max(seconds, 0.0) * thresholds.CELLS_PER_SECOND
         # others decide, too: no candidate stands for others, and none is left out because it is farther than another
         asked = asked._replace(
             weights=np.tile(some.lead.weights, models),
             may=float(some.lead.may),
             joins=False,
             models=models,
-            most=models * asked.most,
+            most=int(min(models * asked.most, most)),
         )
         found = boxes.triples(near.changes, asked, np.array([np.inf]))
         work = near.work(found, models)

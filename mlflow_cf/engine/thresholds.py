@@ -34,6 +34,7 @@ TRIPLES_PER_ROW: Final = 2**14  # take about as long as the evaluation of a row
 FIRST_TRIPLES: Final = 1.1  # times the cheapest three changes is looked at first; 1.05 to 2 take the same time
 MORE_TRIPLES: Final = 3.0  # times as far beyond these, if that was not enough
 ASKED_AT_ONCE: Final = 16  # candidates that all of many models are asked about together: half a millisecond for 30
+CELLS_PER_SECOND: Final = 2**30  # are looked at, at least; Credit: 1.3e9 to 2.6e9
 LISTING: Final = 6  # of many models that list candidates together
 MOST_TRIPLE_SETS: Final = 2**10  # of three features that they look at
 MOST_FURTHER: Final = 256  # values of a fourth feature beside which they look at three changes
