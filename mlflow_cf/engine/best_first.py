@@ -317,9 +317,10 @@ class BestFirst:
         triples = few.three.near(TripleLimits(self.limit, np.empty(0), self.tolerance), self.budget)
         if triples is None or not self._add(triples, 3):
             return False
-        four = few.three.four(larger, TripleLimits(self.limit, np.empty(0), self.tolerance), self.budget)
-        if len(larger) and (four is None or not self._add(four, 4)):
-            self._push(boxes_of_sets(self.actions, larger))
+        if len(larger):
+            four = few.three.four(larger, TripleLimits(self.limit, np.empty(0), self.tolerance), self.budget)
+            if four is None or not self._add(four, 4):
+                self._push(boxes_of_sets(self.actions, larger))
         return True
 
     def _decide_by_moves(self) -> bool:

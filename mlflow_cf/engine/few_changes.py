@@ -254,11 +254,12 @@ class FewChanges:
     @cached_property
     def _two(self) -> TwoChanges:
         """What pairs of changes do; of many models, those few are asked first that lack most of the row."""
-        problem, scorer, every = self.problem, self.scorer, np.arange(self.scorer.structure.outputs)
+        problem, scorer = self.problem, self.scorer
         few = scorer.hardest(problem.x0[None], thresholds.HARDEST) if problem.count == 1 else None
-        lead, columns = (scorer, every) if few is None else few
-        sums, base = self._sums.take(columns, axis=1), self._base[columns]
-        return TwoChanges(problem, lead, self.actions, self._own, sums, base, None if few is None else scorer)
+        if few is None:
+            return TwoChanges(problem, scorer, self.actions, self._own, self._sums, self._base)
+        sums, base = self._sums.take(few.columns, axis=1), self._base[few.columns]
+        return TwoChanges(problem, few.scorer, self.actions, self._own, sums, base, scorer)
 
     @cached_property
     def _base(self) -> Floats:

@@ -68,7 +68,7 @@ class NearestFirst:
             known = len(self.order)
             may, certain = self._decided(codes[first])
             accepted = first[may]
-            certain = certain[may] & self._lawful(codes[accepted])
+            certain = certain[may] & self.problem.lawful(codes[accepted])
             parts.append(accepted)
             sure.append(certain)
             limit = min([limit, *(loose(each) for each in far[accepted[certain]][:1].tolist())])
@@ -77,7 +77,10 @@ class NearestFirst:
         return Accepted(np.concatenate(parts), np.concatenate(sure), limit)
 
     def _decided(self, codes: Codes) -> tuple[Bools, Bools]:
-        """Return (m,) which candidates may meet the targets, and which certainly do; the first models are reordered."""
+        """Return (m,) which candidates may meet the targets, and which certainly do.
+
+        The model that refuses most of them is asked before the others from now on.
+        """
         sums = self.scorer.structure.sums(self.problem.encoded(codes))
         if self.many is None:
             return self.scorer.decisions(sums, self.tolerance)
@@ -93,12 +96,6 @@ class NearestFirst:
             return some
         refused: Bools = self.many.refused(model, self.problem.encoded(codes[some]))
         return some[~refused]
-
-    def _lawful(self, codes: Codes) -> Bools:
-        """Return (m,) which candidates meet all rules."""
-        problem = self.problem
-        lawful: Bools = problem.held(codes) & problem.check(problem.rows(codes))
-        return lawful
 
 
 _NONE, _NO = np.empty(0, dtype=np.intp), np.empty(0, dtype=np.bool_)

@@ -149,8 +149,8 @@ class ThreeChanges:
     def _three(self, limits: TripleLimits, budget: Budget) -> Codes | None:
         """Look for the candidates of three changes; see `near`."""
         problem, limit, tolerance = self.problem, loose(limits.limit), limits.tolerance + thresholds.SWEPT
-        many = thresholds.MOST_SETS if self._one else thresholds.MOST_TRIPLE_SETS
-        sets = sets_within(self.least, limit, SIZE, min(SIZE, problem.most_changes), many)
+        most_sets = thresholds.MOST_SETS if self._one else thresholds.MOST_TRIPLE_SETS
+        sets = sets_within(self.least, limit, SIZE, min(SIZE, problem.most_changes), most_sets)
         if sets is None or not len(sets):
             return None if sets is None else problem.own[None][:0]
         groups = np.nonzero(sets)[1].reshape(-1, SIZE)
@@ -197,8 +197,7 @@ class ThreeChanges:
         if budget.take(work) < work or found is None or found.complete[0] < near.asked.limit:
             return None
         codes = near.codes(found)
-        lawful = self.problem.held(codes) & self.problem.check(self.problem.rows(codes))
-        return codes if lawful.all() else None  # what is not may have lowered the limit
+        return codes if self.problem.lawful(codes).all() else None  # what is not may have lowered the limit
 
     def _within(self, limit: float) -> ActionTable:
         """Return the actions within a limit beside the cheapest two changes of other groups, and the row's own ones."""

@@ -20,11 +20,11 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.nearest_first import NearestFirst
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
-from mlflow_cf.goal.unanimous import Together, Unanimous
+from mlflow_cf.goal.unanimous import Unanimous
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.structures import Structure
-from mlflow_cf.structures.capabilities import SupportsTriples, boxes_of
+from mlflow_cf.structures.capabilities import Boxes, SupportsTriples, boxes_of
 from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
 
 
@@ -104,8 +104,8 @@ class TriplesOfMany:
     def __init__(self, near: NearTriples, asking: NearestFirst, many: Unanimous) -> None:
         """Set up lists of what is near enough; `asking` asks all the models, `many`, about candidates."""
         self.near, self.asking, self.many, self.problem = near, asking, many, near.problem
-        self._hardest = many.hardest(asking.scorer.structure.sums(self.problem.encoded_row))
-        self._boxes: dict[tuple[int, ...], tuple[Together, SupportsTriples | None]] = {}
+        self._hardest = many.hardest_first(asking.scorer.structure.sums(self.problem.encoded_row))
+        self._boxes: dict[tuple[int, ...], Boxes] = {}
 
     @classmethod
     def of(cls, near: NearTriples, asking: NearestFirst) -> TriplesOfMany | None:
@@ -119,7 +119,7 @@ class TriplesOfMany:
         the budget does not last.
         """
         found = self._accepted(self.near, None, float(self.near.asked.limit))
-        return None if found is None else self._lawful(found[0])
+        return None if found is None else found[0][self.problem.lawful(found[0])]
 
     def four(self, sets: Bools, least: Floats) -> Codes | None:
         """Return the same of four changes, of some sets (s, G) of four groups.
@@ -138,7 +138,8 @@ class TriplesOfMany:
                 return None
             parts.append(found[0])
             limit = found[1]
-        return self._lawful(np.concatenate(parts))
+        codes = np.concatenate(parts)
+        return np.asarray(codes[self.problem.lawful(codes)])
 
     def _accepted(self, near: NearTriples, beside: Further | None, limit: float) -> tuple[Codes, float] | None:
         """Return the candidates (m, G) that all models may accept, and how far others need be looked for.
@@ -151,10 +152,10 @@ class TriplesOfMany:
             listed = self._listed(near.within(limit - cost, beyond))
             if listed is None:
                 return None
-            codes, some, complete = listed
+            codes, models, complete = listed
             if beside is not None:
                 codes[:, actions.group[beside.action]] = actions.code[beside.action]
-            accepted = self.asking.ask(codes, self.problem.distance(codes), limit, some.models)
+            accepted = self.asking.ask(codes, self.problem.distance(codes), limit, models)
             if accepted is None:
                 return None
             parts.append(codes[accepted.at])
@@ -163,37 +164,35 @@ class TriplesOfMany:
                 return np.concatenate(parts), limit
         return None
 
-    def _listed(self, near: NearTriples) -> tuple[Codes, Together, float] | None:
+    def _listed(self, near: NearTriples) -> tuple[Codes, tuple[int, ...], float] | None:
         """Return what some models may accept (m, G), these models, and how far away all such candidates are known."""
-        some, boxes = self._some()
-        if boxes is None:
+        refusing = self.asking.order
+        order = [*refusing, *(model for model in self._hardest if model not in refusing)]
+        models = self.many.first_of(order, thresholds.LISTING)
+        some = self.many.some(models)
+        if models not in self._boxes:
+            self._boxes[models] = boxes_of(some.structure, some.encoded(near.actions.encoded))
+        boxes = self._boxes[models]
+        if not isinstance(boxes, SupportsTriples):
             return None
-        models, asked, seconds = len(some.models), near.asked, self.asking.budget.seconds_left
-        most = np.inf if seconds is None else max(seconds, 0.0) * thresholds.CELLS_PER_SECOND
         # others decide, too: no candidate stands for others, and none is left out because it is farther than another
-        asked = asked._replace(
-            weights=np.tile(some.lead.weights, models),
+        asked = near.asked._replace(
+            weights=np.tile(some.lead.weights, len(models)),
             may=float(some.lead.may),
             joins=False,
-            models=models,
-            most=int(min(models * asked.most, most)),
+            models=len(models),
+            most=self._most(len(models)),
         )
         found = boxes.triples(near.changes, asked, np.array([np.inf]))
-        work = near.work(found, models)
+        work = near.work(found, len(models))
         if self.asking.budget.take(work) < work or found is None:
             return None
-        return near.codes(found), some, float(found.complete[0])
+        return near.codes(found), models, float(found.complete[0])
 
-    def _some(self) -> tuple[Together, SupportsTriples | None]:
-        """Return the models that list candidates, those first that refused most, and their bounds of boxes."""
-        first = self.asking.order
-        some = self.many.together(
-            [*first, *(model for model in self._hardest if model not in first)], thresholds.LISTING
-        )
-        if some.models not in self._boxes:
-            boxes = boxes_of(some.structure, self.many.encoded(some.models[0], self.near.actions.encoded))
-            self._boxes[some.models] = some, boxes if isinstance(boxes, SupportsTriples) else None
-        return self._boxes[some.models]
+    def _most(self, models: int) -> int:
+        """Return how many cells of so many models are looked at, at most, in the time that is left."""
+        most, seconds = models * self.near.asked.most, self.asking.budget.seconds_left
+        return most if seconds is None else int(min(most, max(seconds, 0.0) * thresholds.CELLS_PER_SECOND))
 
     def _further(self, sets: Bools, least: Floats) -> Iterator[Further]:
         """Return the changes of one group of every set, the one with the fewest changes that are near enough."""
@@ -214,8 +213,3 @@ class TriplesOfMany:
                 near = [(total + cost, three) for total, three in others if total + cost <= limit]
                 if near:
                     yield Further(min(far for far, _ in near), action, np.array([three for _, three in near]))
-
-    def _lawful(self, codes: Codes) -> Codes:
-        """Return those of candidates (m, G) that meet all rules."""
-        lawful: Bools = self.problem.held(codes) & self.problem.check(self.problem.rows(codes))
-        return np.asarray(codes[lawful])

@@ -60,8 +60,7 @@ class TwoChanges:
 
     Attributes:
         problem, scorer: what decides about them.
-        actions: the changes; sums: (actions, k) of the row with each of them;
-            base: (k,) of the row itself.
+        actions: the changes; sums: (actions, k) of the row with each of them; base: (k,) of the row itself.
         own: the row's encoded values (1, ...), one array per column.
         every: where the scorer is that of the few hardest models alone: that of all.
     """

@@ -139,7 +139,8 @@ def fits(feature: Feature, column: pd.Series[Any]) -> tuple[Level, ...]:
     if feature.numeric or feature.kind == "boolean":
         return ()
     known = feature.code_of
-    few = column.dtype == object or len(column) <= FACTORIZED  # as objects, 1 and True are the same
+    # for pandas, 1 and True among objects are the same; and short columns have not enough that is twice
+    few = column.dtype == object or len(column) <= FACTORIZED
     values = column if few else column.drop_duplicates()
     levels = dict.fromkeys(v for v in map(plain, values.tolist()) if _is_level(v) and v not in known)
     return tuple(level for level in levels if not pd.isna(level) and feature.can_hold(level))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
@@ -37,17 +37,18 @@ class Alike(NamedTuple):
         return found.reshape(len(sums), self.models)
 
 
-class Together(NamedTuple):
-    """Some models of one structure, and what decides about each of them.
+class Some(NamedTuple):
+    """Some models of one structure, without the others.
 
     Attributes:
-        models: which ones, in the order of their raw scores; structure: they alone.
-        lead: the number that decides, over the raw scores of one of them.
+        structure: the raw scores of these models, one after the other.
+        lead: the number that decides about each, over its own raw scores.
+        encoded: returns the structure's encoded values, of those of all models.
     """
 
-    models: tuple[int, ...]
     structure: Structure
     lead: DecisionScore
+    encoded: Callable[[Sequence[Encoded]], list[Encoded]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +61,7 @@ class Unanimous:
 
     joined: Joined
     alike: tuple[Alike, ...]
-    _alone: dict[int, Structure] = field(default_factory=dict)
+    _some: dict[tuple[int, ...], Some] = field(default_factory=dict)
 
     @classmethod
     def of(cls, scorer: Scorer, tolerance: float) -> Unanimous | None:
@@ -75,30 +76,27 @@ class Unanimous:
         for structure, target in zip(joined.structures, scorer.targets, strict=True):
             lead = DecisionScore.of([target.alone], tolerance)
             many = 1 if target.votes is None else target.votes.of
-            free = target.votes is not None and target.votes.needed < many
-            if lead is None or free or not (many == 1 or isinstance(structure, SupportsOutputs)):
+            all_needed = target.votes is None or target.votes.needed == many
+            if lead is None or not all_needed or not (many == 1 or isinstance(structure, SupportsOutputs)):
                 return None
             alike.append(Alike(target, lead, many))
         return cls(joined, tuple(alike))
 
-    def hardest(self, sums: Floats) -> list[int]:
+    def hardest_first(self, sums: Floats) -> list[int]:
         """Return all models, those first that lack most of a candidate with raw scores (1, k)."""
         lacks = [lacking(one.target.each(one.target.of(sums)), [one.target.alone]) for one in self.alike]
         order: list[int] = np.argsort(-np.nan_to_num(np.concatenate(lacks), nan=-np.inf), kind="stable").tolist()
         return order
 
-    def together(self, models: Sequence[int], most: int) -> Together:
-        """Return the first of some models, and of the others the first ones in the same structure, so many at most."""
+    def first_of(self, models: Sequence[int], most: int) -> tuple[int, ...]:
+        """Return the first of some models and the next ones in the same structure, so many at most, ascending."""
         part = self._place(models[0])[0]
-        first = models[0] - self._place(models[0])[1]
-        some = [model for model in models if self._place(model)[0] == part][:most]
-        structure, width = self.joined.structures[part], self.alike[part].target.width
-        outputs = (np.array(some) - first)[:, None] * width + np.arange(width)
-        if len(some) < self.alike[part].models and isinstance(structure, SupportsOutputs):
-            structure = structure.only(outputs.ravel())
-        else:
-            some = sorted(some)
-        return Together(tuple(some), structure, self.alike[part].lead)
+        return tuple(sorted([model for model in models if self._place(model)[0] == part][:most]))
+
+    def some(self, models: tuple[int, ...]) -> Some:
+        """Return some models of one structure, ascending."""
+        known = self._some.get(models)
+        return known or self._some.setdefault(models, self._opened(models))
 
     def may(self, sums: Floats) -> Bools:
         """Return (m, models) which of them may accept candidates with raw scores (m, k)."""
@@ -109,23 +107,10 @@ class Unanimous:
         sure: Bools = np.logical_and.reduce([(one.leads(sums) >= one.lead.sure).all(axis=1) for one in self.alike])
         return sure
 
-    def lead(self, model: int) -> DecisionScore:
-        """Return the number that decides whether one of the models accepts a candidate."""
-        return self.alike[self._place(model)[0]].lead
-
-    def structure(self, model: int) -> Structure:
-        """Return one of the models."""
-        known = self._alone.get(model)
-        return known or self._alone.setdefault(model, self._opened(*self._place(model)))
-
-    def encoded(self, model: int, encoded: Sequence[Encoded]) -> list[Encoded]:
-        """Return one model's encoded values, of those of all."""
-        return self.joined.of_part(self._place(model)[0], encoded)
-
     def refused(self, model: int, encoded: Sequence[Encoded]) -> Bools:
         """Return (m,) which of m candidates one of the models certainly refuses."""
-        lead, sums = self.lead(model), self.structure(model).sums(self.encoded(model, encoded))
-        refused: Bools = sums @ lead.weights < lead.may
+        one = self.some((model,))
+        refused: Bools = one.structure.sums(one.encoded(encoded)) @ one.lead.weights < one.lead.may
         return refused
 
     def _place(self, model: int) -> tuple[int, int]:
@@ -135,9 +120,10 @@ class Unanimous:
             model, part = model - self.alike[part].models, part + 1
         return part, model
 
-    def _opened(self, part: int, at: int) -> Structure:
-        structure, width = self.joined.structures[part], self.alike[part].target.width
-        outputs: NDArray[np.intp] = at * width + np.arange(width)
-        if self.alike[part].models > 1 and isinstance(structure, SupportsOutputs):
-            return structure.only(outputs)
-        return structure
+    def _opened(self, models: tuple[int, ...]) -> Some:
+        part, first = self._place(models[0])
+        structure, alike = self.joined.structures[part], self.alike[part]
+        if len(models) < alike.models and isinstance(structure, SupportsOutputs):
+            at = np.array(models) - models[0] + first
+            structure = structure.only((at[:, None] * alike.target.width + np.arange(alike.target.width)).ravel())
+        return Some(structure, alike.lead, partial(self.joined.of_part, part))

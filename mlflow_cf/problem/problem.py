@@ -141,6 +141,11 @@ class Problem:
             held &= self.joint.holds(self.rows(codes))
         return held
 
+    def lawful(self, codes: Codes) -> Bools:
+        """Return (m,) whether candidates by code (m, G) meet all rules, also those about a row as a whole."""
+        lawful: Bools = self.held(codes) & self.check(self.rows(codes))
+        return lawful
+
     def rows(self, codes: Codes) -> Floats:
         """Return candidate rows (m, d) for codes (m, G)."""
         return np.asarray(self._columns_values[codes[:, self.owner] + self._columns_start])
