@@ -139,8 +139,7 @@ class Record:
 def row_values(space: FeatureSpace, rows: Rows, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Return the plain values of some rows of a request, by their number; those that cannot be coded have none."""
     table = space.read(rows).iloc[list(numbers)].reset_index(drop=True)
-    covering = space.covering(table)
-    codes, faults = covering.encode_rows(table)
+    covering, codes, faults = space.encode_covered(table)
     return {number: covering.values(codes[place]) for place, number in enumerate(numbers) if place not in faults}
 
 

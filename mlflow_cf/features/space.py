@@ -205,16 +205,38 @@ class FeatureSpace:
         Returns:
             (n, d) codes and, for rows that have none, position -> reason.
         """
+        codes, bad = self._encoded(frame)
+        return codes, self._misfits(frame, bad)
+
+    def encode_covered(self, frame: pd.DataFrame) -> tuple[FeatureSpace, Floats, dict[int, Misfit]]:
+        """Return the space covering `frame`, and its rows coded by that: columns without new levels are read once."""
+        codes, bad = self._encoded(frame)
+        more = np.flatnonzero(bad.any(axis=0)).tolist()
+        features = list(self.features)
+        for column in more:
+            raw = frame[features[column].column]
+            features[column] = features[column].with_unseen(fits(features[column], raw))
+            if features[column] is not self.features[column]:
+                codes[:, column], bad[:, column] = encode_column(features[column], raw_array(raw))
+        grown = any(feature is not before for feature, before in zip(features, self.features, strict=True))
+        space = FeatureSpace(tuple(features), self.joint) if grown else self
+        return space, codes, self._misfits(frame, bad) if more else {}
+
+    def _encoded(self, frame: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the codes of rows (n, d), and which values have none (n, d)."""
         if len(frame) == 1 and self._plain_dtypes is None and (alone := self._encode_row(frame)) is not None:
-            return alone[None], {}
+            return alone[None], np.zeros((1, len(self)), dtype=np.bool_)
         # all at once: a column by itself takes longer than its rows
         codes = self._encode_plain(frame)
         if codes is not None:
-            bad = np.abs(codes) > self._largest
-        else:
-            codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
-            for column, feature in enumerate(self.features):
-                codes[:, column], bad[:, column] = encode_column(feature, raw_array(frame[feature.column]))
+            return codes, np.abs(codes) > self._largest
+        codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
+        for column, feature in enumerate(self.features):
+            codes[:, column], bad[:, column] = encode_column(feature, raw_array(frame[feature.column]))
+        return codes, bad
+
+    def _misfits(self, frame: pd.DataFrame, bad: NDArray[np.bool_]) -> dict[int, Misfit]:
+        """Return why rows cannot be coded some of whose values (n, d) have no code, by position."""
         reasons: dict[int, Misfit] = {}
         for column in np.flatnonzero(bad.any(axis=0)).tolist():
             feature = self.features[column]
@@ -223,7 +245,7 @@ class FeatureSpace:
             for row in np.flatnonzero(bad[:, column]).tolist():
                 value = repr(plain(frame[feature.column].iloc[row]))[:60]
                 reasons.setdefault(row, Misfit(feature.name, value, kind, feature.dtype))
-        return codes, reasons
+        return reasons
 
     def _encode_row(self, frame: pd.DataFrame) -> Floats | None:
         """Code a table of one row value by value, without its columns; None where a value must be looked at closer."""

@@ -85,8 +85,7 @@ def row_values(space: FeatureSpace, table: pd.DataFrame, path: str) -> dict[str,
     """
     if len(table) != 1:
         raise InputError(path, f"has {len(table):,} rows", "pass the one row that was explained")
-    covering = space.covering(table)
-    codes, faults = covering.encode_rows(table)
+    covering, codes, faults = space.encode_covered(table)
     if faults:
         raise InputError(path, faults[0], "pass the row that was explained")
     return covering.values(codes[0])

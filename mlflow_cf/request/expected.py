@@ -67,9 +67,8 @@ class Predictions:
             self._all_agree = all(self.agrees(number, row) for number, row in enumerate(rows))
         if not self._all_agree:
             with self.request.admission.predicting():
-                most = MOST_PREDICTED if self.request.requirements.structure is not None else None
                 share = partial(self.request.admission.shared, further=self.request.caller.further, placed=False)
-                rows = read_rows(self.request.judges, self._coded, most, share)
+                rows = read_rows(self.request.judges, self._coded, self._parts, share)
         if not self.expected or self.request.requirements.opened.steady:
             return rows
         # the model's rounding depends on the other rows of a call: show the numbers of each row alone
@@ -77,6 +76,12 @@ class Predictions:
             replace(row, outcome=self.expected[number].outcome) if self.agrees(number, row) else row
             for number, row in enumerate(rows)
         ]
+
+    @property
+    def _parts(self) -> int:
+        """In how many calls the model predicts the rows: as many for each core, whichever of them are free."""
+        parts, cores = -(-len(self._coded.codes) // MOST_PREDICTED), self.request.admission.places
+        return 1 if parts < 2 or self.request.requirements.structure is None else -(-parts // cores) * cores
 
     def asked(self) -> Inquiry:
         """Ask about expected rows beside candidates, unless the model was asked about them before."""

@@ -25,7 +25,7 @@ from mlflow_cf.model.judge import CountedJudge
 from mlflow_cf.model.remote import Session
 from mlflow_cf.policy import Limits, Query, Target, WhyNotAsked
 from mlflow_cf.policy.limits import Variety
-from mlflow_cf.problem import BoundPolicy, Budget
+from mlflow_cf.problem import BoundPolicy, Budget, Codes
 from mlflow_cf.proof.verify import RowTask
 from mlflow_cf.reasons.reasoning import Reasoning
 from mlflow_cf.request.admission import MOST_PLACES, Admission
@@ -223,12 +223,12 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> Mapping[int, Row]:
     return {number: row for number, row in enumerate(rows) if is_wanted(request, row)}
 
 
-def wanted_numbers(request: Request, rows: PredictedRows) -> list[int]:
+def wanted_numbers(request: Request, rows: PredictedRows) -> Codes:
     """Return the numbers of the rows that need a counterfactual, ascending."""
     outcome, wanted = rows.outcome, np.zeros(len(rows.outcome.codes), dtype=np.bool_)
     if request.query.explain == "none":
-        return []
-    for own in set(outcome.codes.tolist()):
+        return np.empty(0, dtype=np.intp)
+    for own in np.unique(outcome.codes).tolist():
         some = np.flatnonzero(outcome.codes == own)
         wanted[some] = request.target.differs or ~request.bound_target(own).met(outcome.take(some))
     found = np.zeros(len(rows), dtype=np.bool_)
@@ -236,8 +236,7 @@ def wanted_numbers(request: Request, rows: PredictedRows) -> list[int]:
     found[together] = wanted[rows.place[together]]
     for number, row in rows.alone.items():
         found[number] = is_wanted(request, row)
-    numbers: list[int] = np.flatnonzero(found).tolist()
-    return numbers
+    return np.flatnonzero(found)
 
 
 def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:

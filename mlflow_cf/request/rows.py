@@ -36,10 +36,7 @@ class CodedRows:
     @classmethod
     def of(cls, known: FeatureSpace, frame: pd.DataFrame) -> CodedRows:
         """Code rows by the `known` features, which are extended by levels that the background does not have."""
-        codes, misfits = known.encode_rows(frame)
-        space = known.covering(frame) if misfits else known
-        if space is not known:
-            codes, misfits = space.encode_rows(frame)
+        space, codes, misfits = known.encode_covered(frame)
         faults = {row: _fault(misfit) for row, misfit in misfits.items()} if misfits else {}
         return cls(frame, space, codes, faults)
 
@@ -134,12 +131,12 @@ Predicted = tuple[list[Label], Outcome] | dict[int, Row]  # of rows together, or
 Share = Callable[[Callable[[NDArray[np.intp]], Predicted], Sequence[NDArray[np.intp]]], Iterable[Predicted]]
 
 
-def read_rows(judge: Decides, coded: CodedRows, most: int | None = None, share: Share = map) -> PredictedRows:
+def read_rows(judge: Decides, coded: CodedRows, parts: int = 1, share: Share = map) -> PredictedRows:
     """Predict rows; those that make the model fail are asked alone and marked.
 
     Args:
         judge: who predicts; coded: the rows.
-        most: at most so many rows at once; None: all.
+        parts: in how many calls.
         share: as `map`, which may have threads.
 
     Raises:
@@ -158,8 +155,8 @@ def read_rows(judge: Decides, coded: CodedRows, most: int | None = None, share: 
         except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
             return {row: _single(judge, space.decode(codes[[row]]), codes[row], "") for row in some.tolist()}
 
-    parts = np.split(good, range(most, len(good), most)) if most else [good]
-    for some, told in zip(parts, share(predicted, parts), strict=True):
+    divided = np.array_split(good, parts)
+    for some, told in zip(divided, share(predicted, divided), strict=True):
         if isinstance(told, dict):
             alone |= told
         else:
@@ -185,22 +182,24 @@ def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> R
 
 
 class SomeRows(Mapping[int, Row]):
-    """Some rows of a table by their number, ascending; a `Row` is made when it is read."""
+    """Some rows of a table by their number, ascending; a `Row` is made when it is read.
 
-    def __init__(self, rows: Sequence[Row], numbers: Iterable[int]) -> None:
+    Attributes:
+        numbers: (n,) of the rows.
+    """
+
+    def __init__(self, rows: Sequence[Row], numbers: NDArray[np.intp]) -> None:
         """Choose rows by number."""
-        self._rows, self._numbers = rows, dict.fromkeys(numbers)
+        self._rows, self.numbers = rows, numbers
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self.numbers)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._numbers)
-
-    def __contains__(self, number: object) -> bool:
-        return number in self._numbers
+        return iter(self.numbers.tolist())
 
     def __getitem__(self, number: int) -> Row:
-        if number not in self._numbers:
+        at = int(np.searchsorted(self.numbers, number))
+        if at == len(self.numbers) or self.numbers[at] != number:
             raise KeyError(number)
         return self._rows[number]

@@ -114,6 +114,14 @@ def test_a_long_column_is_coded_as_a_short_one(column: pd.Series, asked: pd.Seri
     np.testing.assert_array_equal(several, np.tile(codes, (FACTORIZED, 1)))
     assert {row: fault for row, fault in several_faults.items() if row < len(asked)} == faults
     assert fits(space["x"], long["x"]) == fits(space["x"], short["x"])
+    for rows in (short.assign(word="w2"), long.assign(word="w1")):
+        space_of_all, covered, misfits = space.encode_covered(rows)
+        wide = space.covering(rows)
+        assert [feature.known for feature in space_of_all.features] == [feature.known for feature in wide.features]
+        assert (space_of_all is space) == (wide is space)
+        codes, faults = wide.encode_rows(rows)
+        np.testing.assert_array_equal(covered, codes)
+        assert misfits == faults
 
 
 @given(st.integers(0, 40), st.lists(wide_rows, min_size=1, max_size=4))

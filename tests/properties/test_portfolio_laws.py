@@ -46,6 +46,7 @@ def in_blocks(size: int | None) -> Iterator[None]:
         else:
             patch.setattr(answer, "BESIDE_BLOCKS", size)
             patch.setattr(portfolio, "ROWS_AT_ONCE", size)
+            patch.setattr(portfolio, "LEAST_ROWS", size)
             patch.setattr(portfolio, "ROWS_JUDGED", 3 * size)
             patch.setattr(nearest, "MOST_ROWS", max(size // 2, 1))
         yield
@@ -143,14 +144,14 @@ def test_threads_answer_as_one(kind: str, constraints: int, jobs: int) -> None:
 
 @pytest.mark.parametrize("kind", ["forest", "logistic", "tree value"])
 def test_rows_predicted_in_parts_get_the_same_answers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    explained, rows = wrapped(kind, 0, 1), people(11, 80)
+    explained, rows = replace(wrapped(kind, 0, 1), admission=Admission(2)), people(11, 80)
     rows.loc[3, "town"] = "a town that the background lacks"
     expected = explained.explain(rows, why_not=False)
     calls = []
     monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 7)
     monkeypatch.setattr(CountedJudge, "predict", lambda judge, some: calls.append(len(some)) or PREDICT(judge, some))
     found = explained.explain(rows, why_not=False)
-    assert sorted(calls) == [3, *[7] * 11]
+    assert sorted(calls) == [6] * 4 + [7] * 8
     for one, whole in zip(found, expected, strict=True):
         assert one.counterfactuals == whole.counterfactuals
         assert one.probability == pytest.approx(whole.probability, abs=1e-12)

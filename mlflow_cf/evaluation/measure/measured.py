@@ -157,8 +157,7 @@ def _measured(
     """Return the lines of a part."""
     if how.keep is not None:
         how.keep(part.index, explanations)
-    space = explained.space.covering(part)
-    X, _ = space.encode_rows(part)
+    space, X, _ = explained.space.encode_covered(part)
     one_by_one = list(explanations)
     ends = np.cumsum([0, *(len(explanation.counterfactuals) for explanation in one_by_one)]).tolist()
     codes, verdicts = _check(explained, space, part, explanations)

@@ -55,8 +55,7 @@ def _fidelity(explained: ExplainedModel, tables: list[pd.DataFrame]) -> float | 
     """Return how well a copy that learns from tables (m, d) decides the background; None: of none, or not answered."""
     codes, labels = [], []
     for table in tables:
-        space = explained.space.covering(table)
-        found, faults = space.encode_rows(table)
+        space, found, faults = explained.space.encode_covered(table)
         good = np.delete(found, list(faults), axis=0)
         if len(good):
             codes.append(good)

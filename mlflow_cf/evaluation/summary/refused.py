@@ -49,8 +49,7 @@ class RefusedRows:
     @classmethod
     def of(cls, explained: ExplainedModel, table: pd.DataFrame, groups: pd.Series | None) -> RefusedRows:
         """Ask which rows of a table miss the target; rows that cannot be read, or asked about, are left out."""
-        space = explained.space.covering(table)
-        codes, faults = space.encode_rows(table)
+        space, codes, faults = explained.space.encode_covered(table)
         good = np.array([row for row in range(len(table)) if row not in faults], dtype=np.intp)
         every = cls(explained, space, good, codes[good], np.full(len(good), -1), ())
         missed = np.zeros(len(good), dtype=np.bool_)
