@@ -28,6 +28,7 @@ from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.policy.survival import SurvivalSource, SurvivalWanted
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
+from mlflow_cf.structures import Layers
 from mlflow_cf.survival import (
     Refit,
     Retrained,
@@ -135,7 +136,7 @@ def drawn_models(
     if wanted.on_trial:
 
         def prepared(trial: Trial, wanted: SurvivalWanted) -> Showing:
-            return OnTrial.of(options, trial, wanted).held
+            return OnTrial.of(options, trial, wanted)
 
         certain = opened.score_kind == "probability" and not opened.regression
         wanted, tells = tried(refit, learned, wanted, options.seed, prepared, margins=certain)
@@ -174,6 +175,12 @@ class OnTrial:
             rows = rows[~explained.context.model.bound(target, -1).met(explained.judge.outcome(rows))]
         models = [open_native(model, output=None, rows=trial.own.data) for model in trial.later]
         return cls(explained, rows.head(TRIED), [Judge.learn(model, explained.background)[0] for model in models])
+
+    @property
+    def linear(self) -> bool:
+        """Whether the model is linear."""
+        structure = self.explained.context.model.opened.structure
+        return isinstance(structure, Layers) and not structure.weights
 
     def held(self, margin: float) -> Floats:
         """Return the share (k,) of the later models under which each answer with such a margin holds."""

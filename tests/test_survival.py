@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlflow
 import numpy as np
@@ -29,6 +29,8 @@ from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST
 from mlflow_cf.survival import Refit, Rows, Showing, Trial, tried
 from mlflow_cf.survival.retrain import Draws
 from mlflow_cf.survival.stored import from_arrays, to_arrays
+from mlflow_cf.survival.trial import PAIRS, STEPS
+from mlflow_cf.wrapping import OnTrial
 
 RNG = np.random.default_rng(0)
 DATA = pd.DataFrame({"a": RNG.normal(size=300).round(1), "b": RNG.normal(size=300).round(1)})
@@ -252,14 +254,26 @@ def test_single_rows_that_make_up_most_of_a_number_are_warned_of(
     assert not any("variance" in warning for warning in mlflow_cf.wrap(model, rows, target=1).describe()["warnings"])
 
 
+class Shown(NamedTuple):
+    """What shows answers of a trial."""
+
+    linear: bool
+    held: Callable[[float], Any]
+
+
 class TestTrial:
     """How strict a promise is where its owner says nothing of it."""
 
     ROWS = Rows(DATA, GOOD.to_numpy())
     WANTED = SurvivalWanted(holds=0.6, confidence=0.9, compared=1)
 
-    def tried(self, *held: float, margins: bool = True, rows: Rows = ROWS) -> tuple[tuple[float, float], str, int]:
-        """Return the rows and the margin that are chosen where the steps hold so often, what is said, and the asked."""
+    def tried(
+        self, *held: float, margins: bool = True, linear: bool = False, rows: Rows = ROWS
+    ) -> tuple[tuple[float, float], str, int]:
+        """Return the rows and the margin that are chosen where the steps hold so often, what is said, and the asked.
+
+        Of a linear model, it is what each pair of halves holds.
+        """
         shares, asked = iter(held), list[tuple[float | None, float | None]]()
 
         def preparing(trial: Trial, wanted: SurvivalWanted) -> Showing:
@@ -267,11 +281,11 @@ class TestTrial:
             assert len(trial.own.labels) == len(trial.other.labels) == len(rows.labels) // 2
 
             def showing(margin: float) -> Any:
-                first = not asked or asked[-1] != (wanted.rows, margin)
+                first = not asked or asked[-1] != (wanted.rows, margin) or (linear and not len(asked) % 2)
                 asked.append((wanted.rows, margin))
                 return np.array([next(shares)]) if first else np.empty(0)
 
-            return showing
+            return Shown(linear, showing)
 
         refit = Refit.of(MODEL, rows)
         wanted, note = tried(refit, rows, self.WANTED, 0, preparing, margins=margins)
@@ -290,6 +304,17 @@ class TestTrial:
         assert note == told + "the promise may break"
         assert note in caplog.text
 
+    def test_a_linear_model_is_tried_on_several_pairs_of_halves(self) -> None:
+        assert self.tried(0.7, 0.7, 0.7, 0.7, linear=True) == ((0.5, 0.0), "", 2 * PAIRS)
+        chosen, _, asked = self.tried(0.7, 0.3, *[0.7] * 3, 0.2, 0.7, 0.58, 0.7, 0.7, linear=True)
+        assert (chosen, asked) == ((0.25, 0.1), 2 * (2 + PAIRS + PAIRS))  # a pair that breaks it by much is the last
+        assert "the promise may break" in self.tried(*[0.1] * len(STEPS), linear=True)[1]
+
+    def test_which_models_are_linear(self) -> None:
+        for last, linear in ((LogisticRegression(), True), (DecisionTreeClassifier(max_depth=2), False)):
+            explained = mlflow_cf.wrap(coded(last).fit(DATA, GOOD), DATA, GOOD, target=1)
+            assert OnTrial(explained, DATA.head(1), []).linear == linear
+
     def test_without_probabilities_there_is_no_margin(self) -> None:
         assert self.tried(0.1, 0.6, margins=False)[0] == (0.25, 0.0)
         assert "the promise may break" in self.tried(0.1, 0.2, margins=False)[1]
@@ -297,7 +322,7 @@ class TestTrial:
     def test_a_promise_that_no_answer_could_try_is_told(self) -> None:
         def preparing(trial: Trial, wanted: SurvivalWanted) -> Showing:
             del trial, wanted
-            return lambda _: np.empty(0)
+            return Shown(False, lambda _: np.empty(0))
 
         wanted, note = tried(Refit.of(MODEL, self.ROWS), self.ROWS, self.WANTED, 0, preparing, margins=True)
         assert (wanted.rows, wanted.margin) == (0.5, 0.0)

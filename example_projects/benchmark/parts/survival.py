@@ -186,7 +186,7 @@ def certified(case: Case, seed: int) -> dict[str, float]:
 
 def gates(lines: Mapping[str, Line]) -> list[Gate]:
     """Return what is promised of all configurations together."""
-    kept = np.mean([line.observed >= HOLDS for line in lines.values()])
+    kept = np.mean([line.observed >= HOLDS for line in lines.values() if line.found])  # no answer promises nothing
     as_often = [line for line in lines.values() if line.by_margin >= line.observed - SAME]
     nearer = np.median([line.distance - line.farther for line in as_often]) if as_often else -np.inf
     more = np.mean([line.found - line.checked for line in lines.values()])
