@@ -173,6 +173,12 @@ class Requirements:
         return all(model.steady for model in closed)
 
     @cached_property
+    def rounding(self) -> float:
+        """How far scores of structures may be from those of their models about a row alone, near a decision."""
+        known = [(self.judge, self.opened), *((one.judge, one.opened) for one in self.further)]
+        return max(opened.rounding(judge.model.tolerance) for judge, opened in known)
+
+    @cached_property
     def judges(self) -> Judge:
         """The model's judge, which asks those of all further requirements too."""
         return replace(self.judge, further=tuple(one.judge for one in self.further))

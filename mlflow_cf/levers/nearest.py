@@ -378,7 +378,7 @@ class _Run:
         if self.doubted:
             self._doubt()
         sets = list(self.near)
-        verified = yield from by_themselves(task, self._verified(sets), self.tolerance)
+        verified = yield from by_themselves(task, self._verified(sets))
         kept = [sets[at] for at in verified.origin.tolist()]
         self._drop(sorted(set(sets) - set(kept)), DISAGREE)
         places = {groups: place for place, groups in enumerate(kept)}

@@ -26,6 +26,7 @@ FEW_ROWS: Final = 20  # that show what a model is made of
 MOST_ROWS: Final = 1_000  # of each of the three kinds that are compared
 _logger = logging.getLogger(__name__)
 DOUBLE: Final = 1e-6  # tolerance of models that calculate in float64, of which rounding turns no label but at a tie
+OFTEN: Final = 1_000  # times the worst difference of scores that were compared, shares among them, raw ones may differ
 EDGES, MISSING = 0.5, 0.1  # shares of values of the third kind that are next to thresholds, and missing
 
 
@@ -56,6 +57,14 @@ class Opened:
     def steady(self) -> bool:
         """Whether there is a structure whose raw scores of a row are the same in every batch."""
         return self.structure is not None and is_steady(self.structure)
+
+    def rounding(self, tolerance: float) -> float:
+        """Return how far raw scores may be from those of the model about a row alone, near where it decides.
+
+        They agree up to a `tolerance`. Those of models that calculate in float64 were compared, and agree much closer.
+        """
+        known = tolerance <= DOUBLE and self.structure is not None and self.rows > 0
+        return min(tolerance, max(TIE, OFTEN * self.worst)) if known else tolerance
 
     def reads(self, feature: str, level: object) -> bool:
         """Whether the structure reads a level as the model does that the background lacks."""

@@ -117,7 +117,7 @@ def certify_by_cost(
         except StopIteration as end:
             least: LeastCost = end.value
             break
-        found = yield from _verified_end(task, offered, tolerance)
+        found = yield from _verified_end(task, offered)
         said = None if found is None else len(found.rows) > 0
         best = (offered, found) if found is not None and said else best
     if best is not None:
@@ -125,15 +125,13 @@ def certify_by_cost(
     return candidates, _with_proofs(verified, candidates, least)
 
 
-def _verified_end(
-    task: RowTask, offered: CheaperPlan, tolerance: float
-) -> Generator[Asked, Outcome, VerifiedAnswers | None]:
+def _verified_end(task: RowTask, offered: CheaperPlan) -> Generator[Asked, Outcome, VerifiedAnswers | None]:
     """Return the verified end of a plan, nothing if it is refused; None: the judge cannot be asked about all of it."""
     steps = np.array([step.row for step in offered.plan])
     if task.budget.left < 2 or not task.problem.space.decode_exactly(steps)[1].all():  # in a table, and alone
         return None
     found = yield from verify_rows(task, steps[-1:], polish=False)
-    return (yield from by_themselves(task, found, tolerance))
+    return (yield from by_themselves(task, found))
 
 
 def _with_cheaper(

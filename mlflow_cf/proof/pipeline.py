@@ -204,7 +204,7 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
         rows, in_order, promise = candidates.rows[order], proving.keeps_order, candidates.promise
         verified = yield from verify_rows(task, rows, polish=polish, keeps_order=in_order, kinds=kinds, promise=promise)
         refused = len(task.refused)
-        alone = yield from by_themselves(task, replace(verified, origin=order[verified.origin]), judge.tolerance)
+        alone = yield from by_themselves(task, replace(verified, origin=order[verified.origin]))
         if candidates.more and len(alone.rows) < task.problem.count and not task.budget.spent:
             # polishing has made some equal
             candidates = replace(candidates, rows=np.concatenate([candidates.rows, candidates.more()]), more=None)
@@ -217,7 +217,7 @@ def _verify_candidates(judge: Decides, task: RowTask, candidates: Candidates, pr
             if candidates.complete and few and len(alone.rows) and not task.budget.spent:
                 look = nearest_ones if task.problem.variety.near else complete
                 completed = yield from look(task, alone, judge.tolerance)
-                return (yield from by_themselves(task, completed, judge.tolerance))
+                return (yield from by_themselves(task, completed))
             return (yield from at_once(task, alone, judge.tolerance)) if candidates.certify and polish else alone
 
 
@@ -236,7 +236,7 @@ def _certified(
     while True:
         certified = yield from certify(task, verified, judge.tolerance)
         refused = len(task.refused)
-        alone = yield from by_themselves(task, certified, judge.tolerance)
+        alone = yield from by_themselves(task, certified)
         if len(task.refused) == refused or task.budget.spent:
             return replace(verified_row, verified=alone)
         verified = yield from _verify_candidates(judge, task, verified_row.candidates, proving)

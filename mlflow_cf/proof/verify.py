@@ -23,6 +23,7 @@ from mlflow_cf.features import Floats
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Asked, AskedAlone, Outcome
+from mlflow_cf.model.parity import DOUBLE
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.search.population import near_copies
 from mlflow_cf.structures.capabilities import is_steady
@@ -46,6 +47,7 @@ class RowTask:
         obstacle: why the model is not opened for this row, if it is not.
         further: what the judges of further requirements must say, in their order.
         steady: whether further judges that are not opened predict a row the same whatever rows stand beside it.
+        rounding: how far scores of structures may be from the judge's about a row alone, near a decision.
         refused: rows (as bytes) that the judge accepted in a table and refused alone.
     """
 
@@ -55,6 +57,7 @@ class RowTask:
     obstacle: Uncertified = UNOPENED
     further: tuple[BoundTarget, ...] = ()
     steady: bool = False
+    rounding: float = DOUBLE
     refused: set[bytes] = field(default_factory=set)
 
     @property
@@ -265,18 +268,15 @@ def joined_outcomes(outcomes: list[Outcome]) -> Outcome:
     )
 
 
-def by_themselves(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inquiry:
-    """Return answers with the predictions of each alone; those refused alone are left out, and noted in `task`.
-
-    A structure's scores may be as far as the `tolerance` from the model's.
-    """
+def by_themselves(task: RowTask, verified: VerifiedAnswers) -> Inquiry:
+    """Return answers with the predictions of each alone; those refused alone are left out, and noted in `task`."""
     scorer = task.problem.scorer or (task.problem.partial if task.steady else None)
     if not len(verified.rows) or (scorer is not None and scorer.steady):
         return verified
     if scorer is not None:
         sums = [scorer.structure.sums(_encoded_values(task.problem, scorer, row)) for row in verified.rows]
         rated = (rate_sums(alone, scorer.targets) for alone in sums)
-        if all(favourable[0] and margin[0] >= SCORE_TOLERANCES * tolerance for favourable, _, margin in rated):
+        if all(favourable[0] and margin[0] >= SCORE_TOLERANCES * task.rounding for favourable, _, margin in rated):
             if is_steady(scorer.own):
                 return verified
             return replace(verified, outcome=with_own_scores(verified.outcome, scorer, np.concatenate(sums)))

@@ -286,7 +286,7 @@ class Portfolio:
         return self._request.bound_policy.covering(self.predictions.space)
 
     def _alone(self, Z: Floats, outcome: Outcome, scorer: Scorer) -> tuple[Bools, Outcome]:
-        return alone_by_structure(Z, outcome, scorer, SCORE_TOLERANCES * self._request.judges.tolerance)
+        return alone_by_structure(Z, outcome, scorer, SCORE_TOLERANCES * self._request.requirements.rounding)
 
     def _judged_in_time(self, Z: Floats) -> Outcome | None:
         return None if self._late() else self._judged(Z)

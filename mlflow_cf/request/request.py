@@ -266,7 +266,15 @@ def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:
         obstacle = Uncertified("unseen_level", say("level_of", level=level, feature=feature.name))
     problem = replace(problem, target=targets[0], variety=request.variety, partial=None if unread else partial)
     budget = Budget(most, reserve, request.admission.give_way)
-    return RowTask(Engine(problem), targets[0], budget, obstacle, targets[1:], steady=requirements.steady)
+    return RowTask(
+        Engine(problem),
+        targets[0],
+        budget,
+        obstacle,
+        targets[1:],
+        steady=requirements.steady,
+        rounding=requirements.rounding,
+    )
 
 
 def reserve_of(request: Request, groups: int, *, opened: bool) -> int:

@@ -23,7 +23,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
-from mlflow_cf.model.judge import CountedJudge, OpenModel
+from mlflow_cf.model.judge import CountedJudge, Judge, OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.portfolio import nearest, pairs
@@ -32,6 +32,7 @@ from mlflow_cf.request import expected as expected_rows
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.portfolio import DOUBT, Portfolio
 from mlflow_cf.structures import Forest, NumberColumn, TreeEnsemble, score_rows
+from mlflow_cf.structures.structure import TIE
 from mlflow_cf.words.explanations import Explanations, LazyExplanations
 from mlflow_cf.wrapping import assemble, wrap
 
@@ -404,3 +405,29 @@ def test_values_that_trees_do_not_tell_apart_are_in_doubt_together(*, seed: int,
     with in_blocks(32):
         found = explained.explain(rows, max_evaluations=most)
     assert told(found) == told(expected)
+
+
+@pytest.mark.parametrize(("beyond", "alone"), [(1e-8, 0), (1e-13, 2)])
+def test_only_what_rounding_may_turn_is_asked_alone(beyond: float, alone: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of models whose scores depend on the rows beside; in blocks and row by row."""
+    model = LogisticRegression().fit(pd.DataFrame({"a": [0.0, 1.0]}), [0, 1])
+    model.coef_, model.intercept_ = np.array([[1.0]]), np.array([0.0])
+    background = pd.DataFrame({"a": [-2.0, -1.0, beyond, 1.0]})
+    explained, calls, verdict = wrap(model, background, target=1), list[int](), Judge.verdict
+    monkeypatch.setattr(Judge, "verdict", lambda judge, some: calls.append(len(some)) or verdict(judge, some))
+    for size in (None, 8):
+        calls.clear()
+        with in_blocks(size):
+            found = explained.explain(background.head(2), why_not=False)
+        assert [one.counterfactuals[0].row["a"] for one in found] == [beyond] * 2
+        assert calls.count(1) == alone
+
+
+def test_scores_are_as_near_as_they_were_compared() -> None:
+    opened = wrapped("logistic", 0, 0).context.model.opened
+    assert opened.worst < 1e-14
+    assert opened.rounding(1e-6) == TIE
+    assert replace(opened, worst=1e-12).rounding(1e-6) == pytest.approx(1e-9)
+    assert replace(opened, worst=1e-8).rounding(1e-6) == 1e-6
+    assert replace(opened, rows=0).rounding(1e-6) == 1e-6  # never compared
+    assert opened.rounding(1e-5) == 1e-5  # in float32
