@@ -30,6 +30,7 @@ from mlflow_cf.policy.survival import SurvivalSource, SurvivalWanted
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
 from mlflow_cf.structures import Layers
 from mlflow_cf.survival import (
+    Opening,
     Refit,
     Retrained,
     Showing,
@@ -173,7 +174,7 @@ class OnTrial:
         target, rows = explained.policy.target, as_background(trial.other.data, opened.columns, numbered=True)
         if not target.differs:  # else every row is one to turn
             rows = rows[~explained.context.model.bound(target, -1).met(explained.judge.outcome(rows))]
-        models = [open_native(model, output=None, rows=trial.own.data) for model in trial.later]
+        models = map(Opening(trial.own.data).open, trial.later)
         return cls(explained, rows.head(TRIED), [Judge.learn(model, explained.background)[0] for model in models])
 
     @property

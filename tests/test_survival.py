@@ -24,9 +24,10 @@ from mlflow_cf.artifact.format.files import SURVIVAL_ARRAYS
 from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.evaluation.compare.side_by_side import Bootstrap, Issued, judged, survival
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.model.flavors import open_native
 from mlflow_cf.policy.survival import SurvivalWanted
 from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST
-from mlflow_cf.survival import Refit, Rows, Showing, Trial, tried
+from mlflow_cf.survival import Opening, Refit, Rows, Showing, Trial, retrain, tried
 from mlflow_cf.survival.retrain import Draws
 from mlflow_cf.survival.stored import from_arrays, to_arrays
 from mlflow_cf.survival.trial import PAIRS, STEPS
@@ -252,6 +253,30 @@ def test_single_rows_that_make_up_most_of_a_number_are_warned_of(
     assert [" of the variance of payment; " in warning for warning in told] == [True] * warned
     assert caplog.text.count("of the variance of payment") == warned
     assert not any("variance" in warning for warning in mlflow_cf.wrap(model, rows, target=1).describe()["warnings"])
+
+
+def test_further_fits_are_opened_as_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without rows where that is the same: of one-vs-one scores, rows alone show that they have no column per class."""
+    given = list[bool]()
+
+    def opened(model: Any, *, output: str | None = None, rows: Any = None) -> Any:
+        given.append(rows is not None)
+        return open_native(model, output=output, rows=rows)
+
+    monkeypatch.setattr(retrain, "open_native", opened)
+    one_vs_one = SVC(decision_function_shape="ovo").fit(
+        DATA[["a", "b"]], DATA["c"].replace("z", "w") + GOOD.astype(str)
+    )
+    for model, kind, with_rows in (
+        (MODEL, "probability", [True, False]),
+        (one_vs_one, "none", [True, False, True]),
+    ):
+        given.clear()
+        opening = Opening(DATA if model is MODEL else DATA[["a", "b"]])
+        first, second = opening.open(model), opening.open(model)
+        assert first.score_kind == second.score_kind == kind
+        assert given == with_rows
+        assert (second.decide(DATA) == first.decide(DATA)).all()
 
 
 class Shown(NamedTuple):
