@@ -182,11 +182,16 @@ class FeatureSpace:
 
     def covering(self, frame: pd.DataFrame) -> FeatureSpace:
         """Return this space with codes for the levels of `frame` that the background never had."""
-        found = {f.name: fits(f, frame[f.column]) for f in self.features if not f.numeric}
-        if not any(found.values()):
-            return self
-        features = tuple(f.with_unseen(found[f.name]) if found.get(f.name) else f for f in self.features)
-        return FeatureSpace(features, self.joint)
+        return self._covering(frame, range(len(self)))
+
+    def _covering(self, frame: pd.DataFrame, columns: Iterable[int]) -> FeatureSpace:
+        """Return the same for levels in some columns."""
+        features = list(self.features)
+        for column in columns:
+            feature = features[column]
+            features[column] = feature.with_unseen(fits(feature, frame[feature.column]))
+        grown = any(feature is not before for feature, before in zip(features, self.features, strict=True))
+        return FeatureSpace(tuple(features), self.joint) if grown else self
 
     def with_model_levels(self, levels: Mapping[str, Iterable[Level]]) -> FeatureSpace:
         """Return this space, of whose features a model tells some `levels` apart; see `Feature.model_levels`."""
@@ -212,14 +217,10 @@ class FeatureSpace:
         """Return the space covering `frame`, and its rows coded by that: columns without new levels are read once."""
         codes, bad = self._encoded(frame)
         more = np.flatnonzero(bad.any(axis=0)).tolist()
-        features = list(self.features)
+        space = self._covering(frame, more)
         for column in more:
-            raw = frame[features[column].column]
-            features[column] = features[column].with_unseen(fits(features[column], raw))
-            if features[column] is not self.features[column]:
-                codes[:, column], bad[:, column] = encode_column(features[column], raw_array(raw))
-        grown = any(feature is not before for feature, before in zip(features, self.features, strict=True))
-        space = FeatureSpace(tuple(features), self.joint) if grown else self
+            if (feature := space.features[column]) is not self.features[column]:
+                codes[:, column], bad[:, column] = encode_column(feature, raw_array(frame[feature.column]))
         return space, codes, self._misfits(frame, bad) if more else {}
 
     def _encoded(self, frame: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
