@@ -181,7 +181,7 @@ class OnTrial:
     def linear(self) -> bool:
         """Whether the model is linear."""
         structure = self.explained.context.model.opened.structure
-        return isinstance(structure, Layers) and not structure.weights
+        return isinstance(structure, Layers) and structure.linear
 
     def held(self, margin: float) -> Floats:
         """Return the share (k,) of the later models under which each answer with such a margin holds."""

@@ -31,7 +31,7 @@ def to_arrays(structure: Structure, space: FeatureSpace) -> tuple[Arrays, Plain]
     """
     if isinstance(structure, TreeEnsemble):
         return _of_trees(structure), {"kind": "trees", "link": structure.link, "steady": structure.steady}
-    if isinstance(structure, Layers) and not structure.weights:
+    if isinstance(structure, Layers) and structure.linear:
         linear = LinearModels.read(structure, space)
         sizes = np.array([len(rows) for rows in linear.added], dtype=np.int64)
         arrays = {"sizes": sizes, "added": np.concatenate(linear.added), "bias": linear.bias}

@@ -114,6 +114,11 @@ class Layers:
         return cls(sources, first, later, tuple(np.array(b, dtype=np.float64) for b in biases[1:]), activation, link)
 
     @property
+    def linear(self) -> bool:
+        """Whether scores are linear in the entries: there is no hidden layer."""
+        return not self.weights
+
+    @property
     def kind(self) -> str:
         """Linear, or the widths of the layers."""
         if not self.weights:
