@@ -28,7 +28,6 @@ from mlflow_cf.policy import Limits, Privacy, Sealable, Trace, WhyNotAsked
 from mlflow_cf.policy.limits import LEAST_DIFFERENCE, Diversity
 from mlflow_cf.policy.survival import SurvivalSource, SurvivalWanted
 from mlflow_cf.request.context import ExtraModels, LearnedOnce
-from mlflow_cf.structures import Layers
 from mlflow_cf.survival import (
     Opening,
     Refit,
@@ -38,6 +37,7 @@ from mlflow_cf.survival import (
     future_models,
     given_models,
     learned_from,
+    shrinks,
     tried,
 )
 from mlflow_cf.words.phrases import Language
@@ -179,9 +179,9 @@ class OnTrial:
 
     @property
     def linear(self) -> bool:
-        """Whether the model is linear."""
-        structure = self.explained.context.model.opened.structure
-        return isinstance(structure, Layers) and structure.linear
+        """Whether its retrained models are linear, and shrunk."""
+        future = self.explained.extra_models.future
+        return future is not None and shrinks(future.structure, future.count)
 
     def held(self, margin: float) -> Floats:
         """Return the share (k,) of the later models under which each answer with such a margin holds."""

@@ -2,6 +2,7 @@
 
 from mlflow_cf.survival.future import FutureModels, future_models, outlying
 from mlflow_cf.survival.retrain import Opening, Refit, Retrained, Rows, given_models, learned_from
+from mlflow_cf.survival.shrinkage import shrinks
 from mlflow_cf.survival.trial import Showing, Trial, tried
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "given_models",
     "learned_from",
     "outlying",
+    "shrinks",
     "tried",
 ]

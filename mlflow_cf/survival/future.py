@@ -23,11 +23,13 @@ from mlflow_cf.structures import Layers, NotOpenedError, Structure
 from mlflow_cf.structures.merged import merged
 from mlflow_cf.structures.structure import linked
 from mlflow_cf.survival.retrain import Retrained
+from mlflow_cf.survival.shrinkage import shrinks, shrunk
 
 ORIGIN = Origin("policy", "survival")
 # Share of a number's variance that one row may make up. Credit, 2,000 rows, where 3 of 30 later logistic models weighed
 # payments otherwise: .16 to .26 in three samples; Adult .10 at most, German .06, where promises were kept.
 OUTLYING: Final = 1 / 8
+SHRUNK: Final = "their weights are shrunk towards 0 as far as they may be chance"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -110,7 +112,7 @@ def future_models(drawn: Retrained, like: OpenModel, space: FeatureSpace, backgr
         InputError: other classes or columns than the explained model has, or a model that is not opened.
     """
     table, structures = space.decode(background), list[Structure]()
-    known: Judge | None = None
+    known, note = None, drawn.note
     for at, model in enumerate(drawn.models):
         judge, structure = _opened(at, model, like, space, (table, background), known)
         structures.append(structure)
@@ -121,7 +123,10 @@ def future_models(drawn: Retrained, like: OpenModel, space: FeatureSpace, backgr
         raise InputError(
             f"{WHERE}.models", f"they do not go together: {error.what}", "pass models of one kind"
         ) from error
-    return FutureModels.of(together, len(structures), like, space, background, drawn.note)
+    if drawn.chance is not None and shrinks(together, len(structures)):
+        together = shrunk(together, space, background, len(structures), drawn.chance)
+        note = f"{SHRUNK}; {note}" if note else SHRUNK
+    return FutureModels.of(together, len(structures), like, space, background, note)
 
 
 def outlying(structure: Layers, space: FeatureSpace, background: Floats) -> list[str]:

@@ -59,12 +59,18 @@ class Retrained:
     Attributes:
         models: opened.
         note: what went wrong on the way, for `describe()`; "" if nothing did.
-        alike: whether they are fits of one estimator.
+        chance: of fits of one estimator to draws, the variance of what all rows teach as a share of theirs; None of
+            models that were given.
     """
 
     models: tuple[OpenModel, ...]
     note: str = ""
-    alike: bool = False
+    chance: float | None = None
+
+    @property
+    def alike(self) -> bool:
+        """Whether they are fits of one estimator."""
+        return self.chance is not None
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +176,8 @@ class Refit:
         draw = Draws(rows.labels, self.classes, rng)
         of, models, failed = wanted.wanted_models, list[OpenModel](), Counter[str]()
         opened = Opening(rows.data)
-        places = draw.halves() if wanted.models == "folds" else draw.bootstraps(wanted.drawn)
+        folds = wanted.models == "folds"
+        places = draw.halves() if folds else draw.bootstraps(wanted.drawn)
         while len(models) < of and failed.total() <= SPARE * of + 1:
             try:
                 fitted = self.fit(rows.take(next(places)), rng)
@@ -185,7 +192,7 @@ class Refit:
             raise InputError(WHERE, fact, f"pass more rows of data, or {GIVE}")
         if note:
             _logger.warning("survival: %s", note)
-        return Retrained(tuple(models), note, alike=True)
+        return Retrained(tuple(models), note, chance=1.0 if folds else wanted.drawn)
 
 
 class Opening:

@@ -8,7 +8,8 @@ of fewer rows differ more, and with a margin each retrained model must be surer.
 all rows do, so that a promise that is kept there errs on the safe side.
 
 All answers of a linear model lean on the same few weights: they hold together under later models, or break together.
-So two halves say little of such a model, and several pairs of halves try it.
+So two halves say little of such a model, and several pairs of halves try it. Its draws are moved to where later weights
+are to be expected (`shrinkage`), so that a margin is as strict as it ever needs.
 """
 
 from __future__ import annotations
@@ -39,11 +40,14 @@ class Step(NamedTuple):
     margin: float
 
 
-# Shares of later models under which answers hold step by step, Credit, 2,000 rows: XGBoost .78, .78, .95, .98; logistic
-# regression .89, .89, .93, .94; a forest .80, .99.
+# Shares of later models under which answers hold step by step, Credit, 2,000 rows: XGBoost .78, .78, .95, .98; a forest
+# .80, .99.
 STEPS: Final = (Step(0.5, 0.0), Step(0.5, 0.1), Step(0.25, 0.1), Step(0.25, 0.2))
-# Of halves, for a linear model. Answers of one pair, Credit, 2,000 rows, held under .98 of later models, those of four
-# under .82, and those of all rows under .88.
+# How many of them a linear model takes. Of 15 samples of 2,000 rows of Credit, answers hold step by step under .67 to 1
+# and .97 to 1 of later models, of 10 of German under .94 to 1 and .96 to 1, while those of their halves break.
+STEPS_OF_LINEAR: Final = 2
+# Of halves, for a linear model. Of one of 15 samples of Credit, 2,000 rows, answers of two pairs held under .98 of later
+# models, those of four under .89, and those of all rows under .86.
 PAIRS: Final = 4
 SHORT: Final = 0.05  # of what was promised: with so much less, no further pair is looked at
 
@@ -71,7 +75,7 @@ class Showing(Protocol):
 
     @property
     def linear(self) -> bool:
-        """Whether the model is linear."""
+        """Whether its retrained models are linear, and shrunk."""
         ...
 
     def held(self, margin: float) -> NDArray[np.float64]:
@@ -110,22 +114,22 @@ def _tried(
     drawn = Draws(rows.labels, refit.classes, np.random.default_rng(seed)).pairs()
     halves = Halves(refit, rows, list(islice(drawn, PAIRS)), seed, preparing)
     answers, share, chosen = 0, 1.0, steps[0]
-    for chosen in steps:
-        answers, share = _held(halves.shown(_with(wanted, chosen)), chosen.margin, wanted.holds)
+    for number, chosen in enumerate(steps, 1):
+        answers, share = _held(halves, _with(wanted, chosen))
         _logger.info("survival: with %s, answers of half of the rows held under %.2f of later models", chosen, share)
-        if share >= wanted.holds:
+        if share >= halves.enough(wanted) or (halves.linear and number == STEPS_OF_LINEAR):
             break
     told = [_told(chosen, share, kept=share >= wanted.holds)]
     told += [] if answers else ["no row of the halves had an answer that could be tried"]
     return _with(wanted, chosen), "; ".join(note for note in told if note)
 
 
-def _held(pairs: Iterator[Sequence[Showing]], margin: float, holds: float) -> tuple[int, float]:
+def _held(halves: Halves, wanted: SurvivalWanted) -> tuple[int, float]:
     """Return how many answers were shown, and the share of later models under which they held."""
     held = np.empty(0)
-    for pair in pairs:
-        held = np.concatenate([held, *(one.held(margin) for one in pair)])
-        if len(held) and held.mean() < holds - SHORT:
+    for pair in halves.shown(wanted):
+        held = np.concatenate([held, *(one.held(float(wanted.margin or 0.0)) for one in pair)])
+        if len(held) and held.mean() < halves.enough(wanted) - SHORT:
             break
     return len(held), float(held.mean()) if len(held) else 1.0  # no answer breaks no promise
 
@@ -154,8 +158,21 @@ class Halves:
             if number == len(known):
                 known.append([self.preparing(one, wanted) for one in self._trials(number, pair, wanted)])
             yield known[number]
-            if not known[number][0].linear:
+            if not self.linear:
                 return
+
+    def enough(self, wanted: SurvivalWanted) -> float:
+        """Return the share of later models under which answers must hold.
+
+        Where answers hold or break together, those that hold under as many as promised in the mean break the promise of
+        every other sample: they must hold under so many more.
+        """
+        return (1.0 + wanted.holds) / 2.0 if self.linear else wanted.holds
+
+    @property
+    def linear(self) -> bool:
+        """Whether the models that were shown so far are linear."""
+        return any(one.linear for pairs in self._shown.values() for pair in pairs[:1] for one in pair)
 
     def _trials(self, number: int, pair: Sequence[Places], wanted: SurvivalWanted) -> list[Trial]:
         """Return one trial for each half."""
@@ -180,4 +197,4 @@ def _told(chosen: Step, share: float, *, kept: bool) -> str:
         note = f"answers of half of the rows held under {share:.0%} of later models ({strict}); the promise may break"
         _logger.warning("survival: %s", note)
         return note
-    return "" if chosen == STEPS[0] else f"{strict}: with less, halves of the rows broke the promise"
+    return "" if chosen == STEPS[0] else f"{strict}: with less, halves of the rows broke the promise, or nearly"
