@@ -7,7 +7,8 @@ lies around the model at hand with the variance 2 S. A bootstrap of n of n rows 
 otherwise. Halves of the rows (``folds``) have no row twice, and show S: models differ less than the next one will.
 
 What the rows at hand have in common stays hidden: all draws share it, and a search for the nearest answer leans on it.
-Models that follow single rows closely, such as boosting, then keep less than is promised; `trial` finds out.
+Linear models are moved for it (`shrinkage`). Models that follow single rows closely, such as boosting, then keep less
+than is promised; `trial` finds out.
 """
 
 from __future__ import annotations
