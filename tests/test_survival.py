@@ -38,7 +38,6 @@ DATA = pd.DataFrame({"a": RNG.normal(size=300).round(1), "b": RNG.normal(size=30
 DATA["c"] = RNG.choice(["x", "y", "z"], 300)
 GOOD = (DATA["a"] + DATA["b"] + (DATA["c"] == "x") + RNG.normal(size=300) * 0.5 > 0.8).astype(int)
 LESS = {"holds": 0.6, "confidence": 0.9, "compared": 1, "rows": 0.5}  # four models, without a trial
-
 MORE = {**LESS, "holds": 0.9}  # 21 models
 
 
@@ -120,6 +119,13 @@ def test_an_artifact_answers_as_before(model: Any, labels: Any, tmp_path: Path) 
     file.write_bytes(file.read_bytes()[:-1] + b"x")
     with pytest.raises(ArtifactError):
         mlflow_cf.load_model(tmp_path / "model")
+
+
+def test_what_is_said_of_retrained_models_is_kept(tmp_path: Path) -> None:
+    before = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=MORE).describe()["requirements"]
+    mlflow_cf.save_model(MODEL, tmp_path / "model", DATA, GOOD, target=1, survival=MORE)
+    assert "shrunk" in str(before)
+    assert mlflow_cf.load_model(tmp_path / "model").describe()["requirements"] == before
 
 
 @pytest.mark.parametrize("model", [MODEL, FOREST], ids=["linear", "trees"])

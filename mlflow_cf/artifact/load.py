@@ -78,7 +78,8 @@ def assembled(
             others[version.name] = _opened(folder / versions.FOLDER / version.name, parts)
     future = None
     if policy.survival is not None and parts.future is not None:
-        future = FutureModels.of(parts.future, policy.survival.of, model, parts.space, parts.codes)
+        structure, note = parts.future
+        future = FutureModels.of(structure, policy.survival.of, model, parts.space, parts.codes, note)
     space = with_levels_of(model, parts.space, parts.background.rows)
     extra_models = ExtraModels.learn(parts.policy, others, space, parts.codes, parts.plausibility, future)
     kept = LearnedOnce(learned, extra_models, parts.causal)

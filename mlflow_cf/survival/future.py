@@ -67,10 +67,12 @@ class FutureModels:
     Attributes:
         requirement: that all of them accept an answer; a policy says how many are enough.
         structure: all of them as one.
+        note: what is said of them in `describe()`.
     """
 
     requirement: Requirement
     structure: Structure
+    note: str = ""
 
     @classmethod
     def of(
@@ -92,7 +94,7 @@ class FutureModels:
         said = f"{models} retrained models: {structure.kind}"
         opened = Opened(structure, f"{said}; {note}" if note else said, len(background))
         outcome = judge.outcome(space.decode(background))
-        return cls(Requirement(ORIGIN, judge, outcome, opened, votes=Votes(models, models)), structure)
+        return cls(Requirement(ORIGIN, judge, outcome, opened, votes=Votes(models, models)), structure, note)
 
     @property
     def count(self) -> int:

@@ -60,8 +60,8 @@ class Retrained:
     Attributes:
         models: opened.
         note: what went wrong on the way, for `describe()`; "" if nothing did.
-        chance: of fits of one estimator to draws, the variance of what all rows teach as a share of theirs; None of
-            models that were given.
+        chance: the variance of a fit to all rows, as a share of that of these fits to draws; None of models that were
+            given.
     """
 
     models: tuple[OpenModel, ...]

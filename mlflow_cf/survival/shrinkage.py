@@ -79,7 +79,7 @@ def shrunk(structure: Layers, space: FeatureSpace, codes: Floats, of: int, chanc
     Args:
         structure: one that `shrinks`, with as many raw scores of each model; of: their number.
         space: the features; codes: (n, d) coded rows.
-        chance: the variance of what all rows teach, as a share of that of the draws.
+        chance: the variance of a fit to all rows, as a share of that of the draws.
     """
     models = LinearModels.read(structure, space)
     effects, each = Effects.of(models, space, codes), len(models.bias) // of
@@ -97,8 +97,8 @@ def _move(draws: Floats, chance: float) -> Floats:
     if not len(differ):
         return move
     deviation, at_hand = deviation[differ], at_hand[differ]
-    alike, _ = ledoit_wolf(((draws[differ] - at_hand[:, None]) / deviation[:, None]).T, assume_centered=True)
-    variance, vectors = np.linalg.eigh(chance * alike * np.outer(deviation, deviation))
+    correlations, _ = ledoit_wolf(((draws[differ] - at_hand[:, None]) / deviation[:, None]).T, assume_centered=True)
+    variance, vectors = np.linalg.eigh(chance * correlations * np.outer(deviation, deviation))
     variance, along = np.maximum(variance, 0.0), vectors.T @ at_hand
     prior = _prior(variance, along, float(deviation.min()), float(np.abs(at_hand).max()))
     move[differ] = vectors @ (along * prior / (prior + variance)) - at_hand

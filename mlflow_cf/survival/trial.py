@@ -9,7 +9,7 @@ all rows do, so that a promise that is kept there errs on the safe side.
 
 All answers of a linear model lean on the same few weights: they hold together under later models, or break together.
 So two halves say little of such a model, and several pairs of halves try it. Its draws are moved to where later weights
-are to be expected (`shrinkage`), so that a margin is as strict as it ever needs.
+are to be expected (`shrinkage`), and a margin is the strictest step that it takes.
 """
 
 from __future__ import annotations

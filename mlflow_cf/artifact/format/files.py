@@ -41,6 +41,7 @@ from mlflow_cf.features import BackgroundRows, FeatureSpace, Floats
 from mlflow_cf.metrics.plausibility_model import Plausibility
 from mlflow_cf.policy import Policy
 from mlflow_cf.structures import Structure
+from mlflow_cf.survival import FutureModels
 from mlflow_cf.survival.stored import from_arrays, to_arrays
 
 FEATURES: Final = f"{FOLDER}/features.json"
@@ -98,7 +99,7 @@ class FolderContents:
     explainer: AnyExplainer
     learned: Learned | None
     plausibility: Plausibility | None
-    future: Structure | None
+    future: tuple[Structure, str] | None
     causal: tuple[Arrays, ...]
     functions: bytes | None
 
@@ -120,7 +121,7 @@ def write(root: Path, explained: ExplainedModel, output: str | None, fields_sha2
     for names, kept in (
         ((ARRAYS, PLAIN), explained.learned),
         ((PLAUSIBLE_ARRAYS, PLAUSIBLE_PLAIN), None if plausibility is None else Learned(plausibility.arrays)),
-        ((SURVIVAL_ARRAYS, SURVIVAL_PLAIN), None if future is None else Learned(*to_arrays(future.structure, space))),
+        ((SURVIVAL_ARRAYS, SURVIVAL_PLAIN), None if future is None else _stored_future(future, space)),
         ((CAUSAL_ARRAYS, CAUSAL_PLAIN), Learned(causal) if causal else None),
     ):
         if kept is not None:
@@ -205,14 +206,22 @@ def _plausibility(
         return Plausibility.learn(policy.plausible.method, space, codes, found.arrays)
 
 
-def _future(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace) -> Structure | None:
-    """Return the models that retraining may give, as one structure."""
+def _stored_future(future: FutureModels, space: FeatureSpace) -> Learned:
+    """Return what is kept of the models that retraining may give."""
+    arrays, plain = to_arrays(future.structure, space)
+    return Learned(arrays, {**plain, "note": future.note})
+
+
+def _future(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace) -> tuple[Structure, str] | None:
+    """Return the models that retraining may give, as one structure, and what is said of them."""
     stored = (SURVIVAL_ARRAYS, SURVIVAL_PLAIN)
     found = _stored(content, stored, "the policy", expected=policy.survival is not None)
     if found is None or policy.survival is None:
         return None
     with reading(SURVIVAL_ARRAYS):
-        return from_arrays(found.arrays, found.plain, space, policy.survival.of)
+        if not isinstance(note := found.plain["note"], str):
+            raise TypeError("a note that is no text")
+        return from_arrays(found.arrays, found.plain, space, policy.survival.of), note
 
 
 def _causal(content: Mapping[str, bytes], policy: Policy, space: FeatureSpace, codes: Floats) -> tuple[Arrays, ...]:
