@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import DominatedActions, RedundantChanges
+from mlflow_cf.engine.combined import Combined
 from mlflow_cf.engine.sets.search import SetSearch, search_sets
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -280,10 +281,18 @@ class Parting:
     def _costs(self) -> CostBounds | None:
         scorer, actions = self.problem.scorer, self.actions
         single = len(self.problem.groups) == len(self.problem.space)
-        score = None if scorer is None else scorer.decision_score(self.tolerance)
-        if score is None or not single or not isinstance(self._boxes, SupportsCosts):
+        if scorer is None or not single:
             return None
-        return self._boxes.costs(actions.cost[actions.columns], score.weights, score.may)
+        score, costs = scorer.decision_score(self.tolerance), actions.cost[actions.columns]
+        if score is None:
+            return None if self._combined is None else self._combined.costs(costs)
+        return self._boxes.costs(costs, score.weights, score.may) if isinstance(self._boxes, SupportsCosts) else None
+
+    @cached_property
+    def _combined(self) -> Combined | None:
+        """One model in place of many, where these are linear."""
+        scorer = self.problem.scorer
+        return None if scorer is None else Combined.of(scorer, self._boxes, self.actions, self.tolerance)
 
     def _by_cost(self, box: Bools, bound: CostBound) -> Bools | None:
         """Part a box (actions,) by what the column costs of which its bound says most; None: it has one action."""
@@ -307,7 +316,10 @@ class Parting:
         scorer, _ = self._bounding
         if scorer is None or not len(masks):
             return np.zeros(len(masks))
-        return scorer.upper_bound(*self._bounds(masks), self.tolerance)
+        reached = scorer.upper_bound(*self._bounds(masks), self.tolerance)
+        if self._combined is not None:
+            reached[self._combined.missed(masks[:, self.actions.columns])] = -np.inf
+        return reached
 
     def _all_sure(self, box: Bools, back: Sequence[int]) -> bool:
         """Whether all candidates of a box certainly meet the target with one of some groups put back."""
@@ -375,4 +387,7 @@ def beyond_reach(scorer: Scorer, actions: ActionTable, tolerance: float) -> bool
     if (actions.start[:-1] == actions.start[1:]).any():
         return True  # a group has no action left
     low, high = scorer.structure.bounds(actions.encoded)
-    return bool(scorer.upper_bound(low[None], high[None], tolerance)[0] < 0)
+    if scorer.upper_bound(low[None], high[None], tolerance)[0] < 0:
+        return True
+    combined = Combined.of(scorer, boxes_of(scorer.structure, actions.encoded), actions, tolerance)
+    return combined is not None and bool(combined.missed(np.ones((1, len(actions.columns)), dtype=np.bool_))[0])

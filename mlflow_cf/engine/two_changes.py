@@ -242,7 +242,7 @@ class TwoChanges:
         """
         some = np.arange(len(blocks.far))
         if self.scorer.decision_score(tolerance) is None:
-            some = some[self.scorer.upper_bound(blocks.low, blocks.high, tolerance) >= 0]
+            some = some[self.scorer.may_meet(blocks.low, blocks.high, tolerance)]
         some = some[np.argsort(blocks.far[some], kind="stable")]
         total, parts, start, listed = blocks.size[some].cumsum(), [], 0, thresholds.LISTED_AT_ONCE
         while start < len(some):

@@ -130,6 +130,10 @@ class Scorer:
         sure[close] = favourable & (margin >= tolerance)
         return may, sure
 
+    def may_meet(self, low: Floats, high: Floats, tolerance: float) -> Bools:
+        """Return (m,) whether some raw scores between bounds (m, k) may meet the targets; see `decisions`."""
+        return may_meet(low, high, self.targets, tolerance)
+
     def measures(self, encoded: Sequence[Encoded]) -> tuple[Bools, Floats, Floats]:
         """Return what `margins` does, and the shortfalls (m,) of the raw scores; see `shortfalls`."""
         sums = self.structure.sums(encoded)
@@ -175,14 +179,15 @@ class Scorer:
         return self.rate_encoded(self.encoded(range(Z.shape[1]), Z))
 
 
-def _decided(sums: Floats, target: SumTarget, lead: DecisionScore) -> tuple[Bools, Bools]:
+def _decided(sums: Floats, target: SumTarget, score: DecisionScore) -> tuple[Bools, Bools]:
     """Return (m,) which of raw scores (m, k) may meet one target, and which certainly do, by what decides it."""
-    needed, of = (1, 1) if target.votes is None else (target.votes.needed, target.votes.of)
-    with np.errstate(invalid="ignore"):  # sums that nobody asked for may be NaN, of which some products warn
-        leads = (target.each(target.of(sums)) @ lead.weights).reshape(len(sums), of)
-    may: Bools = np.count_nonzero(leads >= lead.may, axis=1) >= needed
-    sure: Bools = np.count_nonzero(leads >= lead.sure, axis=1) >= needed
-    return may, sure
+    lead = _reached(target.leads(sums, score.weights), target)
+    return lead >= score.may, lead >= score.sure
+
+
+def _reached(leads: Floats, target: SumTarget) -> Floats:
+    """Return the largest of what models decide by (m, models) that as many as are needed reach (m,)."""
+    return leads[:, 0] if target.votes is None else target.votes.reached(leads)
 
 
 class Hardest(NamedTuple):
@@ -230,6 +235,25 @@ def upper_bound(low: Floats, high: Floats, targets: Targets, tolerance: float) -
     for target in targets:
         found = np.minimum(found, _of_votes(_most_margin, target.of(low), target.of(high), target, tolerance))
     return found
+
+
+def may_meet(low: Floats, high: Floats, targets: Targets, tolerance: float) -> Bools:
+    """Return (m,) whether some raw scores between `low` and `high` (m, k) may meet all targets; see `decisions`."""
+    each = [(target, DecisionScore.of([target.alone], tolerance)) for target in targets]
+    reached = [_may_reach(low, high, target, lead) for target, lead in each if lead is not None]
+    if len(reached) < len(targets):
+        return ~(upper_bound(low, high, targets, tolerance) < 0)  # not where it is no number
+    return np.asarray(np.logical_and.reduce(reached))
+
+
+def _may_reach(low: Floats, high: Floats, target: SumTarget, score: DecisionScore) -> Bools:
+    """Return (m,) whether some raw scores between bounds (m, k) may meet one target, by what decides it."""
+    each = zip(score.weights.tolist(), target.each(target.of(low)).T, target.each(target.of(high)).T, strict=True)
+    with np.errstate(invalid="ignore"):
+        most = sum(weight * (above if weight > 0 else below) for weight, below, above in each)
+    leads = np.where(np.isnan(most), np.inf, most)  # what is no number may be large
+    leads = leads.reshape(len(low), 1 if target.votes is None else target.votes.of)
+    return np.asarray(_reached(leads, target) >= score.may)
 
 
 def _of_votes(bound: Bound, low: Floats, high: Floats, target: SumTarget, tolerance: float) -> Floats:

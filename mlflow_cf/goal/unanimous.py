@@ -33,8 +33,21 @@ class Alike(NamedTuple):
 
     def leads(self, sums: Floats) -> Floats:
         """Return the numbers (m, models) that decide about candidates with raw scores (m, k)."""
-        found: Floats = self.target.each(self.target.of(sums)) @ self.lead.weights
-        return found.reshape(len(sums), self.models)
+        return self.target.leads(sums, self.lead.weights)
+
+
+def all_needed(scorer: Scorer, tolerance: float) -> tuple[Alike, ...] | None:
+    """Return the models of a scorer, structure after structure, whose scores may be off by `tolerance`.
+
+    None: some may refuse, or a model does not decide by one number. Tolerances are in units of max(1, |score|).
+    """
+    found: list[Alike] = []
+    for target in scorer.targets:
+        lead, votes = DecisionScore.of([target.alone], tolerance), target.votes
+        if lead is None or (votes is not None and votes.needed < votes.of):
+            return None
+        found.append(Alike(target, lead, 1 if votes is None else votes.of))
+    return tuple(found)
 
 
 class Some(NamedTuple):
@@ -67,20 +80,14 @@ class Unanimous:
     def of(cls, scorer: Scorer, tolerance: float) -> Unanimous | None:
         """Return the models of a scorer, whose scores may be off by `tolerance` in units of max(1, |score|).
 
-        None: there is one model alone, some may refuse, or a model does not decide by one number.
+        None: there is one model alone, some may refuse, a model does not decide by one number, or is not scored alone.
         """
-        joined = scorer.structure
-        if not isinstance(joined, Joined):
+        joined, alike = scorer.structure, all_needed(scorer, tolerance)
+        if not isinstance(joined, Joined) or alike is None:
             return None
-        alike: list[Alike] = []
-        for structure, target in zip(joined.structures, scorer.targets, strict=True):
-            lead = DecisionScore.of([target.alone], tolerance)
-            many = 1 if target.votes is None else target.votes.of
-            all_needed = target.votes is None or target.votes.needed == many
-            if lead is None or not all_needed or not (many == 1 or isinstance(structure, SupportsOutputs)):
-                return None
-            alike.append(Alike(target, lead, many))
-        return cls(joined, tuple(alike))
+        parts = zip(joined.structures, alike, strict=True)
+        apart = all(one.models == 1 or isinstance(part, SupportsOutputs) for part, one in parts)
+        return cls(joined, alike) if apart else None
 
     def hardest_first(self, sums: Floats) -> list[int]:
         """Return all models, those first that lack most of a candidate with raw scores (1, k)."""

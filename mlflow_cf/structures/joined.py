@@ -24,6 +24,7 @@ from mlflow_cf.structures.capabilities import (
     is_steady,
     parts_of,
 )
+from mlflow_cf.structures.layers.boxes import LinearBoxes
 from mlflow_cf.structures.pair_tables import PairTables, side_by_side
 from mlflow_cf.structures.parts import Part
 from mlflow_cf.structures.structure import Encoded, Flags, Link, Structure
@@ -132,9 +133,12 @@ class Joined:
         pairs = [part.bounds(self.of_part(at, allowed)) for at, part in enumerate(self.structures)]
         return np.concatenate([low for low, _ in pairs]), np.concatenate([high for _, high in pairs])
 
-    def boxes(self, values: Sequence[Encoded]) -> JoinedBoxes:
+    def boxes(self, values: Sequence[Encoded]) -> JoinedBoxes | LinearBoxes:
         """Return the bounds of boxes in the grid of `values` (t, ...) per column."""
         found = tuple(boxes_of(part, self.of_part(at, values)) for at, part in enumerate(self.structures))
+        linear = [part for part in found if isinstance(part, LinearBoxes)]
+        if len(linear) == len(found):
+            return LinearBoxes.beside(linear)
         confining = tuple(part for part in found if isinstance(part, ConfiningBoxes))
         return JoinedConfiningBoxes(confining) if len(confining) == len(found) else JoinedBoxes(found)
 

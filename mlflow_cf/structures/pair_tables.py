@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise, starmap
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.blocks import (
     Blocks,
     ListedPairs,
@@ -19,6 +17,7 @@ from mlflow_cf.structures.kernels.blocks import (
     Tables,
     Threshold,
     bound_blocks,
+    copy_tables,
     list_near,
 )
 
@@ -94,17 +93,9 @@ def side_by_side(parts: Sequence[Tables], most: int) -> Tables | None:
     place = np.append(0, (counts[::2] * counts[1::2]).cumsum())
     if place[-1] * outputs > most:
         return None
-    kinds = np.split(np.array([part.classes[first] for part in parts]), ends[:-1], axis=1)
-    added = np.empty((place[-1], outputs))
-    for pair, mine in enumerate(starmap(slice, pairwise(place.tolist()))):
-        lines, columns = kinds[2 * pair], kinds[2 * pair + 1]
-        tables = [_table(part, pair)[np.ix_(one, two)] for part, one, two in zip(parts, lines, columns, strict=True)]
-        added[mine] = np.concatenate(tables, axis=2).reshape(-1, outputs)
-    return whole._replace(classes=classes, counts=counts, place=place, added=added)
-
-
-def _table(tables: Tables, pair: int) -> Floats:
-    """Return the table (first classes, second classes, k) of one pair."""
-    lines, columns = tables.counts[2 * pair : 2 * pair + 2]
-    some: Floats = tables.added[tables.place[pair] : tables.place[pair + 1]]
-    return some.reshape(lines, columns, some.shape[1])
+    together = whole._replace(classes=classes, counts=counts, place=place, added=np.empty((place[-1], outputs)))
+    begin = 0
+    for part in parts:
+        copy_tables(part, part.classes[first], begin, together)
+        begin += part.added.shape[1]
+    return together

@@ -80,6 +80,8 @@ class Sweeps:
         members = self.members
         # all three changes take less time than to build an answer up, by which they would be limited
         self.settled = few is not None and few.three.tells and (self._pair(few) or self._triple(few))
+        if not self.settled and self._none_at_all():
+            return problem.rows(problem.own[None][:0]), self.statistics.summary(0, self.budget.used)
         if not self.settled:
             self._construct(few)
             self.settled = few is not None and (self._pair(few) or self._triple(few))
@@ -93,6 +95,13 @@ class Sweeps:
         if self.settled:  # others have changes that they do not need, and to undo them takes another call of the model
             found = found[(found != problem.own).sum(axis=1) < self._unknown]
         return problem.rows(found), self.statistics.summary(generations, self.budget.used)
+
+    def _none_at_all(self) -> bool:
+        """Whether nothing favourable is known, and bounds prove that there is nothing."""
+        if not self.members.population.favourable.any():
+            with self._counted("sweep", len(self.problem.space)):
+                self.settled = self.budget.take(1) == 1 and self.engine.beyond_reach(CLOSE)
+        return self.settled
 
     def _construct(self, few: FewChanges | None) -> None:
         """Build an answer of several changes up, one after the other, where none is known."""
@@ -110,7 +119,7 @@ class Sweeps:
         """Search for several answers: the nearest of one and of two changes, and generations for those of more."""
         problem, members, generations = self.problem, self.members, 0
         if few is None or not (self._sets_of_few(few) or self._around()):
-            generations = self._evolve_several(few)
+            generations = 0 if self._none_at_all() else self._evolve_several(few)
         found = members.population.codes[members.population.favourable]
         return problem.rows(found[: NEAREST + problem.count]), self.statistics.summary(generations, self.budget.used)
 

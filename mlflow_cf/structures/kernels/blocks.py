@@ -278,3 +278,26 @@ def add_rectangles(rectangles: Rectangles, value: Array, ends: Array, tables: Ta
                 for column in range(columns):
                     total += added[place + column, k]
                     added[place + column, k] = total + (added[place + column - columns, k] if line else 0.0)
+
+
+@kernel
+def copy_tables(tables: Tables, kinds: Array, begin: int, whole: Tables) -> None:
+    """Write the joint effects of one structure into the tables of several.
+
+    Args:
+        tables: of the structure; whole: of all of them, whose classes are finer.
+        kinds: the structure's class of every class of `whole`, of the columns of one pair after the other.
+        begin: where its raw scores start among those of `whole`.
+    """
+    outputs, at = tables.added.shape[1], 0
+    for pair in range(tables.first.size):
+        lines, columns = whole.counts[2 * pair], whole.counts[2 * pair + 1]
+        width = tables.counts[2 * pair + 1]
+        for line in range(lines):
+            own = tables.place[pair] + kinds[at + line] * width
+            place = whole.place[pair] + line * columns
+            for column in range(columns):
+                for k in range(outputs):
+                    added = tables.added[own + kinds[at + lines + column], k]
+                    whole.added[place + column, begin + k] = added
+        at += lines + columns

@@ -30,6 +30,18 @@ class LinearBoxes:
     starts: NDArray[np.intp]
     slack: Floats
 
+    @classmethod
+    def beside(cls, parts: Sequence[LinearBoxes]) -> LinearBoxes:
+        """Return the bounds of several models in the same grid, whose raw scores stand side by side."""
+        bias, slack = (np.concatenate(each) for each in ([one.bias for one in parts], [one.slack for one in parts]))
+        return cls(bias, np.concatenate([one.added for one in parts], axis=1), parts[0].starts, slack)
+
+    def weighted(self, weights: Floats) -> LinearBoxes:
+        """Return the bounds of one raw score, the sum of all of them times `weights` (k,)."""
+        weights = weights[:, None]
+        slack = 2 * self.slack @ np.abs(weights)  # rounded once more
+        return LinearBoxes(self.bias @ weights, np.ascontiguousarray(self.added @ weights), self.starts, slack)
+
     def bounds(self, masks: Flags) -> tuple[Floats, Floats]:
         """Return bounds (m, k), (m, k) on the raw scores of all rows of the boxes `masks` (m, n)."""
         low, high = np.tile(self.bias, (2, len(masks), 1))
