@@ -28,9 +28,10 @@ from mlflow_cf.model.flavors import open_native
 from mlflow_cf.policy.survival import SurvivalWanted
 from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST
 from mlflow_cf.survival import Opening, Refit, Rows, Showing, Trial, retrain, tried
-from mlflow_cf.survival.retrain import Draws
+from mlflow_cf.survival.labels import chances
+from mlflow_cf.survival.rows import Draws
 from mlflow_cf.survival.stored import from_arrays, to_arrays
-from mlflow_cf.survival.trial import PAIRS, STEPS, STEPS_OF_LINEAR
+from mlflow_cf.survival.trial import FEW, OF_LINEAR, PAIRS
 from mlflow_cf.wrapping import OnTrial
 
 RNG = np.random.default_rng(0)
@@ -313,46 +314,54 @@ class TestTrial:
     """How strict a promise is where its owner says nothing of it."""
 
     ROWS = Rows(DATA, GOOD.to_numpy())
+    MANY = ROWS.take(np.arange(FEW) % 300)
     WANTED = SurvivalWanted(holds=0.6, confidence=0.9, compared=1)
 
     def tried(
         self, *held: float, margins: bool = True, linear: bool = False, rows: Rows = ROWS
     ) -> tuple[tuple[float, float], str, int]:
-        """Return the rows and the margin that are chosen where the steps hold so often, what is said, and the asked.
-
-        Of a linear model, it is what each pair of halves holds.
-        """
-        shares, asked = iter(held), list[tuple[float | None, float | None]]()
+        """Return rows and margin that are chosen where pairs of halves hold so often, what is said, and the asked."""
+        shares, asked = iter(held), count()
 
         def preparing(trial: Trial, wanted: SurvivalWanted) -> Showing:
             assert len(trial.drawn.models) == 4
             assert len(trial.own.labels) == len(trial.other.labels) == len(rows.labels) // 2
-
-            def showing(margin: float) -> Any:
-                first = not asked or asked[-1] != (wanted.rows, margin) or (linear and not len(asked) % 2)
-                asked.append((wanted.rows, margin))
-                return np.array([next(shares)]) if first else np.empty(0)
-
-            return Shown(linear, showing)
+            assert wanted.labels == ("drawn" if wanted.rows == 0.25 and margins else "kept")
+            return Shown(linear, lambda _: np.empty(0) if next(asked) % 2 else np.array([next(shares)]))
 
         refit = Refit.of(MODEL, rows)
         wanted, note = tried(refit, rows, self.WANTED, 0, preparing, margins=margins)
-        return (wanted.drawn, float(wanted.margin or 0)), note, len(asked)
+        return (wanted.drawn, float(wanted.margin or 0)), note, next(asked)
 
     def test_the_least_strict_step_that_holds_is_chosen(self) -> None:
-        assert self.tried(0.7) == ((0.5, 0.0), "", 2)
-        chosen, note, asked = self.tried(0.5, 0.59, 0.6)
-        assert (chosen, asked) == ((0.25, 0.1), 6)
-        assert (
-            note == "draws of 25% of the rows, margin 0.1: with less, halves of the rows broke the promise, or nearly"
-        )
+        assert self.tried(0.9) == ((0.5, 0.1), "draws of 50% of the rows, margin 0.1", 2)
+        chosen, note, asked = self.tried(0.49, 0.9, rows=self.MANY)
+        assert (chosen, asked) == ((0.25, 0.3), 4)
+        told = "draws of 25% of the rows and labels, margin 0.3: with less, halves of the rows broke the promise"
+        assert note == f"{told}, or nearly"
+        assert self.tried(0.9, margins=False) == ((0.5, 0.0), "", 2)
+
+    def test_where_it_is_a_near_thing_further_pairs_of_halves_are_asked(self) -> None:
+        assert self.tried(*[0.62] * PAIRS, margins=False) == ((0.5, 0.0), "", 2 * PAIRS)
+        assert self.tried(*[0.59] * PAIRS)[::2] == ((0.5, 0.1), 2 * PAIRS)
+        assert self.tried(0.58, 0.55, 0.1, 0.9, rows=self.MANY)[::2] == ((0.25, 0.3), 8)
+
+    def test_with_a_margin_answers_may_lack_a_little_of_what_is_promised(self) -> None:
+        chosen, note, _ = self.tried(*[0.585] * PAIRS)
+        assert chosen == (0.5, 0.1)
+        assert "may break" not in note
 
     def test_a_promise_that_is_never_kept_is_made_with_a_warning(self, caplog: pytest.LogCaptureFixture) -> None:
-        chosen, note, _ = self.tried(0.1, 0.2, 0.3, 0.4)
-        assert chosen == (0.25, 0.2)
-        told = "answers of half of the rows held under 40% of later models (draws of 25% of the rows, margin 0.2); "
-        assert note == told + "the promise may break"
+        chosen, note, _ = self.tried(0.2, 0.3, rows=self.MANY)
+        assert chosen == (0.25, 0.3)
+        told = "answers of half of the rows held under 30% of later models (draws of 25% of the rows and labels, "
+        assert note == told + "margin 0.3); the promise may break"
         assert note in caplog.text
+
+    def test_of_few_rows_no_labels_are_drawn(self) -> None:
+        chosen, note, asked = self.tried(0.2)
+        assert (chosen, asked) == ((0.5, 0.1), 2)
+        assert "the promise may break" in note
 
     def test_a_linear_model_is_tried_on_several_pairs_of_halves(self) -> None:
         assert self.tried(*[0.9] * PAIRS, linear=True) == ((0.5, 0.0), "", 2 * PAIRS)
@@ -366,8 +375,8 @@ class TestTrial:
         assert "or nearly" in note
 
     def test_a_linear_model_takes_a_margin_at_most(self) -> None:
-        chosen, note, asked = self.tried(*[0.1] * len(STEPS), linear=True)
-        assert (chosen, asked) == ((0.5, 0.1), 2 * STEPS_OF_LINEAR)
+        chosen, note, asked = self.tried(*[0.1] * 3, linear=True)
+        assert (chosen, asked) == ((0.5, 0.1), 2 * len(OF_LINEAR))
         assert "the promise may break" in note
 
     def test_which_models_are_linear(self) -> None:
@@ -378,7 +387,7 @@ class TestTrial:
                 assert OnTrial(explained, DATA.head(1), []).linear == enough
 
     def test_without_probabilities_there_is_no_margin(self) -> None:
-        assert self.tried(0.1, 0.6, margins=False)[0] == (0.25, 0.0)
+        assert self.tried(0.1, 0.9, margins=False)[0] == (0.25, 0.0)
         assert "the promise may break" in self.tried(0.1, 0.2, margins=False)[1]
 
     def test_a_promise_that_no_answer_could_try_is_told(self) -> None:
@@ -387,8 +396,8 @@ class TestTrial:
             return Shown(False, lambda _: np.empty(0))
 
         wanted, note = tried(Refit.of(MODEL, self.ROWS), self.ROWS, self.WANTED, 0, preparing, margins=True)
-        assert (wanted.rows, wanted.margin) == (0.5, 0.0)
-        assert note == "no row of the halves had an answer that could be tried"
+        assert (wanted.rows, wanted.margin) == (0.5, 0.1)
+        assert note == "draws of 50% of the rows, margin 0.1; no row of the halves had an answer that could be tried"
 
     def test_what_cannot_be_tried_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         chosen, note, asked = self.tried(rows=self.ROWS.take(np.arange(199)))
@@ -404,8 +413,9 @@ class TestTrial:
         note = mlflow_cf.wrap(tree.fit(DATA, chance), DATA, chance, target=1, survival=wanted).describe()
         learned = mlflow_cf.wrap(MODEL, DATA, GOOD, target=1, survival=wanted)
         assert learned.policy.survival is not None
-        assert learned.policy.survival.margin == 0
-        assert "draws of 25% of the rows" in " ".join(str(note).split())
+        assert learned.policy.survival.margin == 0.1
+        assert "the promise may break" in " ".join(str(note).split())
+        assert "the promise may break" not in " ".join(str(learned.describe()).split())
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, fails: Callable[[int], bool]) -> None:
@@ -482,6 +492,51 @@ class TestRefused:
     def test_one_class(self) -> None:
         with pytest.raises(InputError, match="labels: 1 class in all rows"):
             mlflow_cf.wrap(MODEL, DATA, np.ones(len(DATA)), target=1, survival=LESS)
+
+
+def test_labels_that_are_drawn_are_as_likely_as_they_were() -> None:
+    rng = np.random.default_rng(5)
+    rows = Rows(pd.DataFrame({"a": rng.integers(0, 4, 4_000)}), np.empty(4_000))
+    share = np.array([0.05, 0.3, 0.6, 0.9])
+    labels = np.where(rng.random(4_000) < share[rows.data["a"]], "yes", "no")
+    rows = Rows(rows.data, labels)
+    refit = Refit.of(DecisionTreeClassifier(min_samples_leaf=20), rows)
+    likely = chances(rows, Draws(labels, refit.classes, rng), lambda some: refit.fit(some, rng))
+    places = np.arange(4_000)
+    drawn = likely.drawn(rows, places, rng)
+    assert set(drawn.labels) == {"no", "yes"}
+    assert (drawn.labels != labels).mean() > 0.2
+    for value in range(4):
+        assert (drawn.labels == "yes")[drawn.data["a"] == value].mean() == pytest.approx(share[value], abs=0.05)
+
+
+def test_chances_of_labels_are_calibrated_where_models_follow_single_rows() -> None:
+    """A tree to the last row is sure of everything, and wrong as often as labels are chance."""
+    rng = np.random.default_rng(6)
+    labels = rng.choice(["x", "y", "z"], 600, p=[0.5, 0.3, 0.2])
+    rows = Rows(pd.DataFrame(rng.normal(size=(600, 3)), columns=list("abc")), labels)
+    refit = Refit.of(DecisionTreeClassifier(), rows)
+    likely = chances(rows, Draws(labels, refit.classes, rng), lambda some: refit.fit(some, rng))
+    np.testing.assert_allclose(likely.of_row.mean(axis=0), [0.5, 0.3, 0.2], atol=0.06)
+    assert likely.of_row.std(axis=0).max() < 0.1
+
+
+def test_a_promise_with_drawn_labels_is_asked_for_by_hand() -> None:
+    explained = mlflow_cf.wrap(FOREST, DATA, GOOD, target=1, survival={**LESS, "labels": "drawn"})
+    assert explained.policy.survival is not None
+    poor = DATA[FOREST.predict(DATA) == 0].head(2)
+    assert [one.status for one in explained.explain(poor)] == ["found"] * 2
+    plain = mlflow_cf.wrap(FOREST, DATA, GOOD, target=1, survival=LESS)
+    scores = [each.extra_models.future.requirement.judge.scores(DATA) for each in (explained, plain)]
+    assert not np.allclose(*scores)
+
+
+def test_labels_are_not_drawn_without_probabilities_or_for_given_models() -> None:
+    vector = coded(SVC()).fit(DATA, GOOD)
+    with pytest.raises(InputError, match="a Pipeline tells no probabilities to draw labels with"):
+        mlflow_cf.wrap(vector, DATA, GOOD, target=1, survival={**LESS, "labels": "drawn"})
+    with pytest.raises(InputError, match="given models are not fitted"):
+        SurvivalWanted.read({"models": [MODEL], "labels": "drawn"})
 
 
 def test_draws_without_a_class_are_drawn_again() -> None:

@@ -29,6 +29,7 @@ from mlflow_cf.validation import Number, validated
 
 Share = Annotated[Number, Field(gt=0, lt=1)]
 How = Literal["bootstrap", "folds"]
+Labels = Literal["kept", "drawn"]
 WHERE: Final = "survival"
 MOST_MODELS: Final = 256
 MOST_MISSES: Final = 32
@@ -160,14 +161,16 @@ class SurvivalWanted(Survives):
         models: how retrained models are made: the estimator is fitted to a ``bootstrap`` of the rows, or to halves of
             them (``folds``); or the retrained models themselves.
         rows: how many rows a bootstrap draws, as a share of all; fewer make models differ more.
-        margin: by how much each model must find the wanted label likelier than the target asks. Where neither `rows`
-            nor `margin` is given, halves of the rows tell which of some the promise needs.
+        labels: whether rows that are drawn have their own labels (``kept``), or others that were as likely (``drawn``).
+        margin: by how much each model must find the wanted label likelier than the target asks. Where none of `rows`,
+            `labels` and `margin` is given, halves of the rows tell which of some the promise needs.
         misses: how many of them may refuse an answer. More misses need more models, and give nearer answers.
         required: whether every answer must survive, or only where a request asks for that.
     """
 
     models: How | tuple[Any, ...] = "bootstrap"
     rows: Annotated[Number, Field(gt=0, le=1)] | None = None
+    labels: Labels | None = None
     margin: Margin | None = None
     misses: Annotated[StrictInt, Field(ge=0, le=MOST_MISSES)] | None = None
     required: StrictBool = True
@@ -193,6 +196,8 @@ class SurvivalWanted(Survives):
         if not read.retrained and read.misses is not None:
             fact = "how many of given models may refuse an answer follows from their number"
             raise InputError(f"{WHERE}.misses", fact, "leave it out")
+        if not read.retrained and read.labels is not None:
+            raise InputError(f"{WHERE}.labels", "given models are not fitted", "leave it out")
         if len(read.given) > MOST_MODELS:
             fact = f"has {len(read.given)} models, at most {MOST_MODELS}"
             raise InputError(f"{WHERE}.models", fact, "pass fewer")
@@ -207,7 +212,7 @@ class SurvivalWanted(Survives):
     @property
     def on_trial(self) -> bool:
         """Whether it is left to a trial how strict the promise is."""
-        return self.models == "bootstrap" and self.rows is None and self.margin is None
+        return self.models == "bootstrap" and self.rows is None and self.labels is None and self.margin is None
 
     @property
     def drawn(self) -> float:

@@ -8,37 +8,34 @@ otherwise. Halves of the rows (``folds``) have no row twice, and show S: models 
 
 What the rows at hand have in common stays hidden: all draws share it, and a search for the nearest answer leans on it.
 Linear models are moved for it (`shrinkage`). Models that follow single rows closely, such as boosting, then keep less
-than is promised; `trial` finds out.
+than is promised: `trial` finds out, and labels are drawn, too (`labels`).
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Final, Protocol
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import Version, opened
 from mlflow_cf.policy.survival import WHERE, SurvivalWanted
+from mlflow_cf.survival.labels import Chances, chances
+from mlflow_cf.survival.rows import GIVE, Draws, Rows
 from mlflow_cf.unlogged import unlogged
 from mlflow_cf.words.sentences import counted
 
-GIVE: Final = 'pass retrained models instead: {"models": [URI or model, ...]}'
 SPARE: Final = 0.25  # of the models: so many more are fitted where some fail
-DRAWS: Final = 100  # until some rows have every class
 _logger = logging.getLogger(__name__)
-Places = NDArray[np.intp]
 
 
 class Estimator(Protocol):
@@ -74,25 +71,6 @@ class Retrained:
         return self.chance is not None
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """What models are fitted to.
-
-    Attributes:
-        data: (n, d) rows in the model's own raw columns: a table, or an array where the owner has one.
-        labels: (n,) training target.
-    """
-
-    data: pd.DataFrame | NDArray[Any]
-    labels: NDArray[Any]
-
-    def take(self, places: Places) -> Rows:
-        """Return some of the rows, with their labels."""
-        data = self.data
-        some = data.iloc[places].reset_index(drop=True) if isinstance(data, pd.DataFrame) else data[places]
-        return Rows(some, self.labels[places])
-
-
 def given_models(wanted: SurvivalWanted, data: Any, output: str | None = None) -> Retrained:
     """Return the models that the owner gives, opened on rows of data (n, d).
 
@@ -100,20 +78,6 @@ def given_models(wanted: SurvivalWanted, data: Any, output: str | None = None) -
         InputError: one of them cannot be opened.
     """
     return Retrained(tuple(_given(wanted.given, data, output)))
-
-
-def learned_from(data: pd.DataFrame | NDArray[Any], labels: ArrayLike | None) -> Rows:
-    """Return the rows (n, d) and labels (n,) that models are retrained on.
-
-    Raises:
-        InputError: no labels, or not one per row.
-    """
-    if labels is None:
-        raise InputError(WHERE, "models are retrained on labels, and there are none", f"pass labels, or {GIVE}")
-    known = np.asarray(labels)
-    if known.shape != (len(data),):
-        raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
-    return Rows(data, known)
 
 
 def _given(models: tuple[Any, ...], data: Any, output: str | None) -> Iterator[OpenModel]:
@@ -168,21 +132,28 @@ class Refit:
         """Return the estimator fitted to rows."""
         return _fit(self.estimator, rows.data, rows.labels, int(rng.integers(2**31)))
 
+    @property
+    def asks(self) -> bool:
+        """Whether its fits tell probabilities of labels."""
+        return self.classes is not None and hasattr(self.estimator, "predict_proba")
+
     def drawn(self, rows: Rows, wanted: SurvivalWanted, rng: np.random.Generator) -> Retrained:
         """Return as many models as are wanted, fitted to draws of rows; some more are tried where fits fail.
 
         Raises:
-            InputError: too many fits fail, or a model cannot be opened.
+            InputError: too many fits fail, a model cannot be opened, or there are no probabilities to draw labels with.
         """
         draw = Draws(rows.labels, self.classes, rng)
         of, models, failed = wanted.wanted_models, list[OpenModel](), Counter[str]()
         opened = Opening(rows.data)
         folds = wanted.models == "folds"
         places = draw.halves() if folds else draw.bootstraps(wanted.drawn)
+        likely = self._chances(rows, draw, rng) if wanted.labels == "drawn" else None
         while len(models) < of and failed.total() <= SPARE * of + 1:
             try:
-                fitted = self.fit(rows.take(next(places)), rng)
-                models.append(opened.open(fitted))
+                some = next(places)
+                learned = rows.take(some) if likely is None else likely.drawn(rows, some, rng)
+                models.append(opened.open(self.fit(learned, rng)))
             except InputError:
                 raise
             except Exception as error:  # noqa: BLE001  any estimator, any error; the message may quote rows
@@ -194,6 +165,17 @@ class Refit:
         if note:
             _logger.warning("survival: %s", note)
         return Retrained(tuple(models), note, chance=1.0 if folds else wanted.drawn)
+
+    def _chances(self, rows: Rows, draw: Draws, rng: np.random.Generator) -> Chances:
+        """Return how likely labels of rows were, by fits that have not learned from them.
+
+        Raises:
+            InputError: fits do not tell.
+        """
+        if not self.asks:
+            fact = f"a {type(self.estimator).__name__} tells no probabilities to draw labels with"
+            raise InputError(f"{WHERE}.labels", fact, 'pass "kept", or leave it out')
+        return chances(rows, draw, lambda some: self.fit(some, rng))
 
 
 class Opening:
@@ -258,53 +240,3 @@ def _told(failed: Counter[str], again: int) -> str:
     if again:
         parts.append(f"rows were drawn again {counted(again, 'time')}, because they lacked a class")
     return "; ".join(parts)
-
-
-class Draws:
-    """Rows that are drawn for one model after the other, each with every class.
-
-    Attributes:
-        again: how often rows had to be drawn again.
-    """
-
-    def __init__(self, labels: NDArray[Any], classes: NDArray[Any] | None, rng: np.random.Generator) -> None:
-        """Draw from rows with `labels` (n,); `classes` are those that every draw must have, None without."""
-        self.again, self._rng, self._count = 0, rng, len(labels)
-        self._codes = None if classes is None else np.searchsorted(classes, labels.astype(str))
-        self._classes = 0 if classes is None else len(classes)
-
-    def bootstraps(self, share: float = 0.5) -> Iterator[Places]:
-        """Yield a share as many rows as there are, drawn with replacement, without end."""
-        size = max(2, math.ceil(self._count * share))
-        while True:
-            yield self._whole(lambda: [self._rng.integers(self._count, size=size)])[0]
-
-    def parts(self, share: float) -> Iterator[Places]:
-        """Yield a share of the rows, each at most once, without end."""
-        size = math.ceil(self._count * share)
-        while True:
-            yield self._whole(lambda: [self._rng.permutation(self._count)[:size]])[0]
-
-    def pairs(self) -> Iterator[list[Places]]:
-        """Yield both halves of the rows, of one order of them after the other, without end."""
-        while True:
-            yield self._whole(lambda: np.array_split(self._rng.permutation(self._count), 2))
-
-    def halves(self) -> Iterator[Places]:
-        """Yield one half of the rows and then the other, of one order of them after the other, without end."""
-        return chain.from_iterable(self.pairs())
-
-    def _whole(self, draw: Any) -> list[Places]:
-        """Return what is drawn, once every part of it has every class.
-
-        Raises:
-            InputError: a class is so rare that none has.
-        """
-        for _ in range(DRAWS):
-            parts: list[Places] = draw()
-            codes = self._codes
-            if codes is None or all(len(np.unique(codes[part])) == self._classes for part in parts):
-                return parts
-            self.again += 1
-        fact = f"{DRAWS} draws of half of the rows lacked a class each time"
-        raise InputError("labels", fact, f"pass more rows of the rare class, or {GIVE}")

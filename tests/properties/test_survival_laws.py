@@ -26,8 +26,8 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.listed import Listed
 from mlflow_cf.engine.nodes import whole_box
 from mlflow_cf.engine.three_changes import TripleLimits
-from mlflow_cf.goal import BoundTarget, Votes
-from mlflow_cf.goal.scorer import lower_bound, upper_bound
+from mlflow_cf.goal import BoundTarget, Scorer, Votes
+from mlflow_cf.goal.scorer import lower_bound, may_meet, upper_bound
 from mlflow_cf.goal.targets import lacking, rate_sums
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.policy import Target
@@ -324,9 +324,16 @@ def test_votes_are_counted_and_bounded(
     lacks = lacking(sums, [many])
     assert (favourable[lacks < -1e-9]).all()
     assert (~favourable[lacks > 1e-9]).all()
+    nothing: Any = None
+    may, sure = Scorer(nothing, nothing, (many,)).decisions(sums, 1e-9)
+    assert may[favourable].all()
+    assert favourable[sure].all()
+    assert may.tolist() == sure.tolist() == favourable.tolist() or (margin <= 1e-6).any()
     most, least = upper_bound(low, high, [many], 1e-9), lower_bound(low, high, [many], 1e-9)
     assert (most[favourable & (margin > 1e-6)] >= 0).all()
     assert favourable[least > 0].all()
+    assert may_meet(low, high, [many], 1e-9)[favourable].all()
+    assert not may_meet(sums, sums, [many], 1e-9)[~favourable & (margin > 1e-6)].any()
     each = np.stack([upper_bound(low, high, [one], 1e-9) for one in alone], axis=1)
     assert most.tolist() == np.sort(each, axis=1)[:, of - needed].tolist()
 
