@@ -41,6 +41,7 @@ LISTING: Final = 6  # of them that list candidates together; with 1 none of four
 MOST_LISTS: Final = 8  # of some thousand candidates, the nearest ones first; with 4 five of the rows are settled
 ASKED_AT_ONCE: Final = 16  # candidates that all are asked about: half a millisecond; 8 to 64 take as long in all
 MOST_TRIPLE_SETS: Final = 2**10  # of three features: 0.02 to 0.1 ms each; those of 19 features
+SETS_PER_ROW: Final = 2  # sets of three features of which the models that list candidates are asked whether one refuses
 MORE_OF_MANY: Final = 2.0  # times as far beyond the cheapest three changes is looked at next
 MOST_FURTHER: Final = 256  # values of a fourth feature beside which three are looked at; Adult 61, Credit 76
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.dense import First
-from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges, TriplesBeside
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.pair_tables import PairTables
 from mlflow_cf.structures.parts import Leaves, Part
@@ -267,6 +267,18 @@ class SupportsTriples(Protocol):
             changes: what the values of the grid cost.
             asked: what is looked for.
             known: (count,) how far the nearest candidates of other changed sets are, ascending; inf: not known.
+        """
+        ...
+
+    def refused(self, changes: GridChanges, asked: AskedTriples, beside: TriplesBeside) -> Flags | None:
+        """Return (s,) which sets of three features cannot be answers, because a model refuses all changes of them.
+
+        None: it cannot tell.
+
+        Args:
+            changes: what the values of the grid cost.
+            asked: the sets, and what each model needs.
+            beside: the rows that these features are changed of, and how far.
         """
         ...
 

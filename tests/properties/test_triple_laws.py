@@ -18,7 +18,7 @@ from mlflow_cf.engine.few_changes import try_few_changes
 from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.explainers.geco.around import CLOSE
 from mlflow_cf.problem import Budget
-from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges, TriplesBeside
 
 DOUBT = CLOSE + thresholds.SWEPT
 SLACK = 1e-9
@@ -172,6 +172,39 @@ def test_three_changes_that_several_models_may_accept_are_all_listed_nearest_fir
         assert distance == pytest.approx(right)
         assert (each[at] >= may - SLACK).all()
         assert beyond - SLACK <= right <= last + SLACK
+
+
+@dear(6)
+@given(st.integers(0, 2**16), st.integers(1, 3), st.sampled_from([4, 12]), st.booleans(), st.data())
+def test_three_features_are_refused_only_where_a_model_refuses_all_their_changes(seed, models, most, wide, data):
+    grid = Grid(seed, models, most, wide=wide)
+    grid.weights[:] = data.draw(st.sampled_from([-1.0, 1.0]))
+    changed = data.draw(st.integers(0, COLUMNS - 1))
+    beside = [grid.own, grid.own.copy()]
+    beside[1][changed] = data.draw(st.integers(grid.start[changed], grid.start[changed + 1] - 1))
+    sets = [
+        (at, three) for at in (0, 1) for three in combinations(range(COLUMNS), 3) if at == 0 or changed not in three
+    ]
+    limits = np.array([data.draw(st.sampled_from([3.0, 8.0, 20.0, 60.0])) for _ in sets])
+    which, features = np.array([at for at, _ in sets]), np.array([three for _, three in sets])
+    may = float(np.quantile(grid.each(np.array(beside)), data.draw(st.floats(0, 1)))) + data.draw(st.floats(-0.5, 1.5))
+    asked = AskedTriples(features, grid.weights, may, np.inf, grid.c, 60.0, 10**9, joins=False, models=models)
+    changes = GridChanges(grid.own, grid.cost, grid.peak)
+    refused = grid.trees.boxes(grid.values).refused(changes, asked, TriplesBeside(np.array(beside), which, limits))
+    if wide and models > 1:  # leaves are of one model each
+        assert refused is None
+        return
+    for (at, three), limit, told in zip(sets, limits, refused, strict=True):
+        spans = [np.arange(*grid.start[[column, column + 1]]) for column in three]
+        places = np.array(list(product(*spans)), dtype=np.intp)
+        rows = np.tile(beside[at], (len(places), 1))
+        rows[:, three] = places
+        each, changed_all = grid.each(rows), (places != grid.own[list(three)]).all(axis=1)
+        if told:
+            near = changed_all & (grid.cost[places].sum(axis=1) <= limit - SLACK)
+            assert (each[near] < may + SLACK).all(axis=0).any()
+        else:
+            assert (each >= may - SLACK).any(axis=0).all()
 
 
 def test_a_limit_on_what_is_looked_at_is_kept():

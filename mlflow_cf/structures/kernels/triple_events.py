@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.kernel import inner
+from mlflow_cf.structures.kernels.own_paths import bit_of
 from mlflow_cf.structures.kernels.trees import CUT, FEATURE, LEFT, TEST, Trees, is_set
 from mlflow_cf.structures.kernels.triple_grid import WORD, Grid, TripleRoom
 
@@ -179,13 +180,24 @@ def _begin_tree(tree: Any, trees: Trees, room: TripleRoom) -> None:
 
 
 @inner
-def list_events(grid: Grid, trees: Trees, room: TripleRoom) -> Any:
-    """Note what all leaves add that only three features decide between; return how many events there are."""
-    tests, walk, ordered, total = trees.nodes.tests, trees.walk, trees.features.ordered, 0
-    outputs = trees.base.size // room.need.shape[1]  # of each model
+def list_events(which: Any, grid: Grid, trees: Trees, room: TripleRoom) -> Any:
+    """Note what all leaves add that only three features decide between; return how many events there are.
+
+    `which` of the models the trees are of; -1: all of them.
+    """
+    tests, walk, ordered, total, bits = trees.nodes.tests, trees.walk, trees.features.ordered, 0, np.uint64(0)
+    paths = room.paths
     for axis in range(3):
         room.joined[axis, : room.size[axis] + 1] = 0
+        bits |= bit_of(room.axes[axis])
+    paths.total[:] = 0
     for tree in range(trees.nodes.roots.size):
+        model = paths.model[tree]
+        if which >= 0 and which != model:
+            continue
+        if paths.bits[tree] & bits == np.uint64(0):
+            paths.total[model] += room.value[paths.leaf[tree]]
+            continue
         at = 0
         _begin_tree(tree, trees, room)
         while at >= 0:
@@ -202,9 +214,13 @@ def list_events(grid: Grid, trees: Trees, room: TripleRoom) -> Any:
                 first = _write_runs(0, ordered[room.axes[0]], at, room)
                 second = _write_runs(1, ordered[room.axes[1]], at, room)
                 third = _write_runs(2, ordered[room.axes[2]], at, room)
-                leaf = room.value[node], max(trees.nodes.outputs[tree], 0) // outputs
-                total = _note_leaf(leaf, (first, second, third), total, room)
+                total = _note_leaf((room.value[node], model), (first, second, third), total, room)
             at -= 1
+    for axis in range(3):
+        room.runs[axis, 0], room.runs[axis, 1] = 0, room.size[axis]
+    for model in range(paths.total.size):
+        if paths.total[model] != 0:
+            total = _note_leaf((np.int32(paths.total[model]), model), (2, 2, 2), total, room)
     return total
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from mlflow_cf.structures.kernels.own_paths import OwnPaths
 from mlflow_cf.structures.kernels.trees import Trees
 
 Array = NDArray[Any]
@@ -84,6 +85,20 @@ class AskedTriples(NamedTuple):
     models: int = 1
 
 
+class TriplesBeside(NamedTuple):
+    """Three changes each beside others, which the row has already.
+
+    Attributes:
+        values: (v, d) the values of the grid that rows have with such changes, or of the row itself.
+        which: (s,) the row that each set of three features is asked of; those of one follow each other.
+        limit: (s,) how far the three changes are at most.
+    """
+
+    values: Array
+    which: Array
+    limit: Array
+
+
 class FoundTriples(NamedTuple):
     """What was found.
 
@@ -135,6 +150,7 @@ class TripleRoom(NamedTuple):
             largest score exceeds what is needed, that of the model where it does so least.
         need: (2, models) from which score on a candidate may meet the targets, and certainly does.
         limit: (2,) how far candidates of three features are at most, and how far the nearest certain one is.
+        paths: of the row; order: (models,) in which they are asked.
     """
 
     value: Array
@@ -160,6 +176,8 @@ class TripleRoom(NamedTuple):
     span: Array
     need: Array
     limit: Array
+    paths: OwnPaths
+    order: Array
 
     @classmethod
     def of(cls, trees: Trees, largest: int, models: int = 1) -> TripleRoom:
@@ -192,4 +210,6 @@ class TripleRoom(NamedTuple):
             span=np.empty((largest, 3), dtype=np.int64),
             need=np.empty((2, models), dtype=np.int64),
             limit=np.empty(2),
+            paths=OwnPaths.of(trees, models),
+            order=np.arange(models),
         )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.kernel import inner, kernel
 from mlflow_cf.rounding import loosened
+from mlflow_cf.structures.kernels.own_paths import note_own_paths
 from mlflow_cf.structures.kernels.trees import Trees
 from mlflow_cf.structures.kernels.triple_events import choose_cells, join_cells, list_events, round_leaves
 from mlflow_cf.structures.kernels.triple_grid import (
@@ -34,7 +35,7 @@ TINY, BEYOND = 1e-200, 2.0**31  # sums of leaves are no smaller: scales stay fin
 
 
 @inner
-def _note_edges(plane: Any, sign: Any, room: TripleRoom) -> None:
+def note_edges(plane: Any, sign: Any, room: TripleRoom) -> None:
     """Note what the boxes that start or end at a plane add there, at the rows where they start and end.
 
     With sign -1, take it back.
@@ -54,7 +55,7 @@ def _note_edges(plane: Any, sign: Any, room: TripleRoom) -> None:
 
 
 @inner
-def _near_range(axis: Any, limit: Any, grid: Grid, room: TripleRoom) -> Any:
+def near_range(axis: Any, limit: Any, grid: Grid, room: TripleRoom) -> Any:
     """Return start and stop of the cells of an axis that contain all within a limit, and the row's own."""
     cost, own, begin, stop = room.cost[axis], room.own[axis], 0, room.size[axis]
     if grid.ascending[room.axes[axis]]:
@@ -94,24 +95,24 @@ def _add_up(limit: Any, grid: Grid, room: TripleRoom, scores: Array) -> Any:
         that are near enough start and stop; how many cells these have.
     """
     least, many = np.int64(2**40), 0
-    top, bottom = _near_range(1, limit - room.least[2], grid, room)
+    top, bottom = near_range(1, limit - room.least[2], grid, room)
     for row in range(top, bottom):
         room.span[row, 2] = 2**40
     for model in range(scores.shape[0]):
-        here = _add_up_model(model, (limit, top, bottom), grid, room, scores[model])
+        here = add_up_model(model, (limit, top, bottom), grid, room, scores[model])
         least, many = min(least, here[0]), here[1]
     return least, top, bottom, many * scores.shape[0]
 
 
 @inner
-def _add_up_model(model: Any, near: Any, grid: Grid, room: TripleRoom, scores: Array) -> Any:
+def add_up_model(model: Any, near: Any, grid: Grid, room: TripleRoom, scores: Array) -> Any:
     """Do the same for one model; return by how much its largest score exceeds what it needs, and the number of cells.
 
     `near`: what rows and columns may cost together, and where rows that are near enough start and stop.
     """
     (limit, top, bottom), may = near, room.need[0, model]
     columns, largest, many = room.size[2], np.int64(-(2**40)), 0
-    left, right = _near_range(2, limit, grid, room)
+    left, right = near_range(2, limit, grid, room)
     total, begin, stop, ascending = room.column[left:right], left, right, grid.ascending[room.axes[2]]
     total[:] = 0
     for row in range(bottom):
@@ -265,14 +266,14 @@ def _look_at_triple(what: Any) -> Any:
     own, planes = room.own[0], room.size[0]
     room.edges[:, : room.size[1] * room.size[2]] = 0
     for plane in range(own + 1):
-        _note_edges(plane, 1, room)
+        note_edges(plane, 1, room)
     _add_up(room.limit[LIMIT] - room.least[0], grid, room, room.beside)
     for plane in range(own + 1, planes):
-        _note_edges(plane, 1, room)
+        note_edges(plane, 1, room)
         if not _look_beside(plane, what):
             return False
     for plane in range(planes - 1, 0, -1):
-        _note_edges(plane, -1, room)
+        note_edges(plane, -1, room)
         if plane <= own and not _look_beside(plane - 1, what):
             return False
     return True
@@ -292,7 +293,7 @@ def _conclude(begin: Any, room: TripleRoom, found: FoundTriples) -> None:
 
 
 @inner
-def _note_thresholds(asked: AskedTriples, trees: Trees, room: TripleRoom) -> None:
+def note_thresholds(asked: AskedTriples, trees: Trees, room: TripleRoom) -> None:
     """Round leaves; write the least whole number of candidates that may meet the targets, and of those that do."""
     scale, outputs = LARGEST_SUM / max(round_leaves(trees, asked.weights, 0.0, room), TINY), asked.weights.size
     round_leaves(trees, asked.weights, scale, room)
@@ -315,7 +316,7 @@ def _prepare(features: Array, asked: Any, trees: Trees, grid: Grid, room: Triple
     limit, joins = asked
     if not choose_cells(features, limit, grid, trees.features.ordered, room):
         return False
-    events = list_events(grid, trees, room)
+    events = list_events(-1, grid, trees, room)
     if events > len(room.event):
         return False
     join_cells(events, joins, grid, room)
@@ -325,7 +326,8 @@ def _prepare(features: Array, asked: Any, trees: Trees, grid: Grid, room: Triple
 @kernel
 def list_triples(asked: AskedTriples, grid: Grid, trees: Trees, room: TripleRoom, found: FoundTriples) -> int:
     """Write candidates of three changes that may be answers; return COMPLETE, or TOO_MANY if there are more."""
-    _note_thresholds(asked, trees, room)
+    note_thresholds(asked, trees, room)
+    note_own_paths(grid.X, trees, room.paths)
     for number in range(len(asked.features)):
         features = asked.features[number]
         limit = min(asked.limit, loosened(found.top[found.top.size - 1]), found.complete[0])

@@ -39,7 +39,7 @@ from mlflow_cf.structures.kernels.trees import (
     room_for,
     walk_of,
 )
-from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges, TriplesBeside
 from mlflow_cf.structures.layers.columns import Column
 from mlflow_cf.structures.pair_tables import Numbers, PairTables
 from mlflow_cf.structures.parts import Leaves
@@ -50,7 +50,7 @@ from mlflow_cf.structures.trees.costs import TreeCosts
 from mlflow_cf.structures.trees.forest import Forest, Ints
 from mlflow_cf.structures.trees.growth import TreeGrowth
 from mlflow_cf.structures.trees.leaves import leaves_of
-from mlflow_cf.structures.trees.triples import find_triples
+from mlflow_cf.structures.trees.triples import find_triples, refused_triples
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,6 +257,10 @@ class TreeBoxes:
     def triples(self, changes: GridChanges, asked: AskedTriples, known: Floats) -> FoundTriples | None:
         """Return candidates of three changes; see `SupportsTriples`."""
         return find_triples(self.trees, self.cells, changes, asked, known)
+
+    def refused(self, changes: GridChanges, asked: AskedTriples, beside: TriplesBeside) -> Flags | None:
+        """Return which three features one of several models refuses to change; see `SupportsTriples`."""
+        return refused_triples(self.trees, self.cells, changes, asked, beside)
 
     def leaves(self) -> tuple[Leaves, list[Encoded]]:
         """Return the leaves that rows of the grid reach, and the cells of its values; see `SupportsLeaves`."""

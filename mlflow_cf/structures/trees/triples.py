@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from mlflow_cf.features import Floats
@@ -13,11 +15,21 @@ from mlflow_cf.structures.kernels.triple_grid import (
     Grid,
     GridChanges,
     TripleRoom,
+    TriplesBeside,
 )
+from mlflow_cf.structures.kernels.triple_refusals import Rows, refuse_triples
 from mlflow_cf.structures.kernels.triples import list_triples
 from mlflow_cf.structures.pair_tables import Numbers
 from mlflow_cf.structures.structure import Flags
 from mlflow_cf.structures.trees.forest import Ints
+
+
+class _Question(NamedTuple):
+    """A grid of values, `order`ed (n,) by feature and cell, and the workspace of kernels that are asked about it."""
+
+    order: Numbers
+    grid: Grid
+    room: TripleRoom
 
 
 def find_triples(
@@ -29,6 +41,38 @@ def find_triples(
         trees: the trees; cells: (n,) of every value of the grid, numbered over all features.
         changes, asked, known: as there.
     """
+    question = _question(trees, cells, changes, asked)
+    if question is None:
+        return None
+    found = FoundTriples.room(known.copy())
+    if list_triples(asked, question.grid, trees, question.room, found) != COMPLETE:
+        return None
+    count = found.counts[0]
+    return found._replace(at=question.order[found.at[:count]], far=found.far[:count], sure=found.sure[:count])
+
+
+def refused_triples(
+    trees: Trees, cells: Ints, changes: GridChanges, asked: AskedTriples, beside: TriplesBeside
+) -> Flags | None:
+    """Return which three features one of several models refuses to change; see `SupportsTriples`.
+
+    Args:
+        trees, cells: as in `find_triples`.
+        changes, asked, beside: as there.
+    """
+    question = _question(trees, cells, changes, asked)
+    if question is None:
+        return None
+    own = cells[beside.values] - trees.features.start[:-1]
+    X = np.empty((len(own), trees.walk.start[-1]), dtype=np.int32)
+    find_comparands(own.astype(np.int32), trees.walk, X.reshape(-1))
+    refused = np.empty(len(asked.features), dtype=np.bool_)
+    refuse_triples(asked, Rows(X, beside.which, beside.limit), question.grid, trees, question.room, refused)
+    return refused
+
+
+def _question(trees: Trees, cells: Ints, changes: GridChanges, asked: AskedTriples) -> _Question | None:
+    """Return the grid and a workspace; None where the trees do not tell."""
     features, order = trees.features, np.argsort(cells, kind="stable")
     feature = np.searchsorted(features.start, cells[order], side="right") - 1
     cell = (cells[order] - features.start[feature]).astype(np.intp)
@@ -36,12 +80,7 @@ def find_triples(
     if missing.any() or (asked.models > 1 and (trees.nodes.outputs < 0).any()):  # or leaves that all models share
         return None
     grid = _grid(trees, cell, feature, changes, order)
-    room = TripleRoom.of(trees, int(np.diff(grid.start).max()), asked.models)
-    found = FoundTriples.room(known.copy())
-    if list_triples(asked, grid, trees, room, found) != COMPLETE:
-        return None
-    count = found.counts[0]
-    return found._replace(at=order[found.at[:count]], far=found.far[:count], sure=found.sure[:count])
+    return _Question(order, grid, TripleRoom.of(trees, int(np.diff(grid.start).max()), asked.models))
 
 
 def _grid(trees: Trees, cell: Numbers, feature: Numbers, changes: GridChanges, order: Numbers) -> Grid:
