@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.first_of_sets import FirstOfSets
 from mlflow_cf.engine.larger_sets import sets_within
+from mlflow_cf.engine.nearest_first import NearestFirst
 from mlflow_cf.engine.three_changes import ThreeChanges
 from mlflow_cf.engine.two_changes import PairSelection, TriedActions, TwoChanges
 from mlflow_cf.features import Floats
@@ -43,6 +44,7 @@ class FewChanges:
         """Sweep the row."""
         self.problem, self.scorer, self.actions = problem, scorer, actions
         self._own = problem.encoded_row
+        self._asking = cache(partial(NearestFirst, problem, scorer))
         values = [encoded if len(encoded) > 1 else None for encoded in self.actions.encoded]
         self._sums = np.zeros(
             (len(self.actions.code), scorer.structure.outputs)
@@ -192,7 +194,7 @@ class FewChanges:
     @cached_property
     def three(self) -> ThreeChanges:
         """What three changes do."""
-        return ThreeChanges(self.problem, self.scorer, self.actions, self._least)
+        return ThreeChanges(self.problem, self.scorer, self.actions, self._least, self._asking)
 
     @property
     def tells_pairs(self) -> bool:
@@ -259,7 +261,7 @@ class FewChanges:
         if few is None:
             return TwoChanges(problem, scorer, self.actions, self._own, self._sums, self._base)
         sums, base = self._sums.take(few.columns, axis=1), self._base[few.columns]
-        return TwoChanges(problem, few.scorer, self.actions, self._own, sums, base, scorer)
+        return TwoChanges(problem, few.scorer, self.actions, self._own, sums, base, self._asking)
 
     @cached_property
     def _base(self) -> Floats:

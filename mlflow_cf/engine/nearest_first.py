@@ -6,6 +6,7 @@ Of models that must all accept a candidate, the one that has refused most is ask
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,15 +34,23 @@ class Accepted(NamedTuple):
 
 
 class NearestFirst:
-    """Questions to all models about candidates of one row."""
+    """Questions to all models about candidates of one row; what one refused tells whom to ask first later."""
 
-    def __init__(self, problem: Problem, scorer: Scorer, tolerance: float, budget: Budget) -> None:
+    def __init__(self, problem: Problem, scorer: Scorer, tolerance: float) -> None:
         """Set up questions to the models of a scorer, whose scores may be off by `tolerance`."""
-        self.problem, self.scorer, self.tolerance, self.budget = problem, scorer, tolerance, budget
+        self.problem, self.scorer, self.tolerance = problem, scorer, tolerance
         self.many = Unanimous.of(scorer, tolerance)
         self.order: list[int] = []  # the models that are asked before others, those first that refused most
 
-    def ask(self, codes: Codes, far: Floats, limit: float, asked: Sequence[int] = ()) -> Accepted | None:
+    @cached_property
+    def hardest(self) -> list[int]:
+        """All models that must accept, those first that lack most of the row."""
+        sums = self.scorer.structure.sums(self.problem.encoded_row)
+        return [] if self.many is None else self.many.hardest_first(sums)
+
+    def ask(
+        self, codes: Codes, far: Floats, limit: float, budget: Budget, asked: Sequence[int] = ()
+    ) -> Accepted | None:
         """Return those of candidates (m, G), so far away (m,), that may be answers; None: the budget does not last.
 
         None is farther than `limit`, or than one that certainly is an answer. Some models were `asked` before.
@@ -51,19 +60,19 @@ class NearestFirst:
             left, order, some = order[:some], order[some:], 2 * some
             for model in self.order:
                 left = left if model in asked else self._not_refused(model, codes, left)
-            more = self._ask_all(codes, far, left, found.limit)
+            more = self._ask_all(codes, far, left, found.limit, budget)
             if more is None:
                 return None
             at, sure = np.append(found.at, more.at), np.append(found.sure, more.sure)
             found = Accepted(at, sure, more.limit)
         return found
 
-    def _ask_all(self, codes: Codes, far: Floats, left: Codes, limit: float) -> Accepted | None:
+    def _ask_all(self, codes: Codes, far: Floats, left: Codes, limit: float, budget: Budget) -> Accepted | None:
         """Do the same for those that are `left` (n,), nearest first."""
         parts, sure = [_NONE], [_NO]
         while len(left) and far[left[0]] <= limit:
             first, left = left[: thresholds.ASKED_AT_ONCE], left[thresholds.ASKED_AT_ONCE :]
-            if self.budget.take(len(first)) < len(first):
+            if budget.take(len(first)) < len(first):
                 return None
             known = len(self.order)
             may, certain = self._decided(codes[first])

@@ -62,12 +62,14 @@ class ThreeChanges:
         problem, scorer: what decides about them; every feature is a group by itself, and may stay as it is.
         actions: the changes, and the row's own values.
         least: (G,) what a change of every group costs at least.
+        asking: asks all models, whose scores may be so much off.
     """
 
     problem: Problem
     scorer: Scorer
     actions: ActionTable
     least: Floats
+    asking: Callable[[float], NearestFirst]
     _kept: dict[int, _Kept] = field(default_factory=dict)  # by the number of changes
     _too_far: dict[int, float] = field(default_factory=dict)  # there are too many candidates within this
 
@@ -162,15 +164,14 @@ class ThreeChanges:
         kept = self._kept.get(SIZE)
         before = [] if kept is None or kept.tolerance < limits.tolerance else [kept]
         near = near.within(min(limit, loose(float(known[0]))), *(loose(each.limit) for each in before))
-        lists = TriplesOfMany.of(near, NearestFirst(problem, self.scorer, tolerance, budget))
+        lists = TriplesOfMany.of(near, self.asking(tolerance), budget)
         found = None if lists is None else lists.three()
         return None if found is None else np.concatenate([*(each.codes for each in before), found])
 
     def _four(self, sets: Bools, limits: TripleLimits, budget: Budget) -> Codes | None:
         """Look for the candidates of four changes; see `four`."""
         near = self._near(np.empty((0, SIZE), dtype=np.intp), loose(limits.limit), budget)
-        asking = NearestFirst(self.problem, self.scorer, limits.tolerance + thresholds.SWEPT, budget)
-        lists = TriplesOfMany.of(near, asking)
+        lists = TriplesOfMany.of(near, self.asking(limits.tolerance + thresholds.SWEPT), budget)
         return None if lists is None else lists.four(sets, self.least)
 
     def _near(self, groups: NDArray[np.intp], limit: float, budget: Budget) -> NearTriples:

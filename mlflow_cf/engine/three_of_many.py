@@ -21,7 +21,7 @@ from mlflow_cf.engine.nearest_first import NearestFirst
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore
 from mlflow_cf.goal.unanimous import Unanimous
-from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.structures import Structure
 from mlflow_cf.structures.capabilities import SupportsTriples, boxes_of
@@ -121,16 +121,16 @@ class Leading(NamedTuple):
 class TriplesOfMany:
     """Lists of what several models may accept, by those of them that refuse most."""
 
-    def __init__(self, near: NearTriples, asking: NearestFirst, many: Unanimous) -> None:
+    def __init__(self, near: NearTriples, asking: NearestFirst, many: Unanimous, budget: Budget) -> None:
         """Set up lists of what is near enough; `asking` asks all the models, `many`, about candidates."""
-        self.near, self.asking, self.many, self.problem = near, asking, many, near.problem
-        self._hardest = many.hardest_first(asking.scorer.structure.sums(self.problem.encoded_row))
+        self.near, self.asking, self.many, self.budget = near, asking, many, budget
+        self.problem = near.problem
         self._known: dict[tuple[int, ...], Leading] = {}
 
     @classmethod
-    def of(cls, near: NearTriples, asking: NearestFirst) -> TriplesOfMany | None:
+    def of(cls, near: NearTriples, asking: NearestFirst, budget: Budget) -> TriplesOfMany | None:
         """Return lists for all the models that are asked; None: not all of them must accept."""
-        return None if asking.many is None else cls(near, asking, asking.many)
+        return None if asking.many is None else cls(near, asking, asking.many, budget)
 
     def three(self) -> Codes | None:
         """Return the candidates (m, G) of three changes that may be answers.
@@ -142,8 +142,8 @@ class TriplesOfMany:
         every = np.zeros(len(asked.features), dtype=np.intp)
         beside = TriplesBeside(self.near.changes.own[None], every, np.full(len(every), asked.limit))
         left = self._unrefused(asked.features, beside)
-        if left is None:
-            return None
+        if left is None or not left.any():
+            return None if left is None else self.problem.own[None][:0]
         near = self.near.of_features(asked.features[left])
         found = self._accepted(near, None, float(asked.limit))
         return None if found is None else found[0][self.problem.lawful(found[0])]
@@ -185,7 +185,7 @@ class TriplesOfMany:
             codes, models, complete = listed
             if beside is not None:
                 codes[:, actions.group[beside.action]] = actions.code[beside.action]
-            accepted = self.asking.ask(codes, self.problem.distance(codes), limit, models)
+            accepted = self.asking.ask(codes, self.problem.distance(codes), limit, self.budget, models)
             if accepted is None:
                 return None
             parts.append(codes[accepted.at])
@@ -213,7 +213,7 @@ class TriplesOfMany:
     def _unrefused(self, features: Codes, beside: TriplesBeside) -> Bools | None:
         """Return (s,) which three features no model certainly refuses; None: it is not told."""
         leading, work = self._leading(), 1 + len(features) // thresholds.SETS_PER_ROW
-        if leading is None or self.asking.budget.take(work) < work:
+        if leading is None or self.budget.take(work) < work:
             return None
         asked = leading.asked(self.near.asked._replace(features=features))
         refused = leading.boxes.refused(self.near.changes, asked, beside)
@@ -229,14 +229,14 @@ class TriplesOfMany:
             near.changes, leading.asked(near.asked)._replace(most=self._most(many)), np.array([np.inf])
         )
         work = near.work(found, many)
-        if self.asking.budget.take(work) < work or found is None:
+        if self.budget.take(work) < work or found is None:
             return None
         return near.codes(found), leading.models, float(found.complete[0])
 
     def _leading(self) -> Leading | None:
         """Return the models that list candidates: those that refused others, and that lack most of the row."""
         refusing = self.asking.order
-        order = [*refusing, *(model for model in self._hardest if model not in refusing)]
+        order = [*refusing, *(model for model in self.asking.hardest if model not in refusing)]
         models = self.many.first_of(order, thresholds.LISTING)
         if models not in self._known:
             some = self.many.some(models)
@@ -248,7 +248,7 @@ class TriplesOfMany:
 
     def _most(self, models: int) -> int:
         """Return how many cells of so many models are looked at, at most, in the time that is left."""
-        most, seconds = models * self.near.asked.most, self.asking.budget.seconds_left
+        most, seconds = models * self.near.asked.most, self.budget.seconds_left
         return most if seconds is None else int(min(most, max(seconds, 0.0) * thresholds.CELLS_PER_SECOND))
 
     def _further(self, sets: Bools, least: Floats) -> Iterator[Further]:

@@ -6,7 +6,7 @@ become the first answer of their changed set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -17,7 +17,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.first_of_sets import FirstOfSets
-from mlflow_cf.engine.nearest_first import NearestFirst
+from mlflow_cf.engine.nearest_first import Accepted, NearestFirst
 from mlflow_cf.engine.units.pairs import ESTIMATED, Alone, UnitChanges, UnitPairs, estimated_pairs, with_own
 from mlflow_cf.engine.units.state import Effects, PairLimits
 from mlflow_cf.features import Floats
@@ -62,7 +62,7 @@ class TwoChanges:
         problem, scorer: what decides about them.
         actions: the changes; sums: (actions, k) of the row with each of them; base: (k,) of the row itself.
         own: the row's encoded values (1, ...), one array per column.
-        every: where the scorer is that of the few hardest models alone: that of all.
+        asking: where the scorer is that of the few hardest models alone: asks all, whose scores may be so much off.
     """
 
     problem: Problem
@@ -71,7 +71,7 @@ class TwoChanges:
     own: Sequence[Encoded]
     sums: Floats
     base: Floats
-    every: Scorer | None = None
+    asking: Callable[[float], NearestFirst] | None = None
 
     @cached_property
     def told(self) -> Pairs | None:
@@ -107,8 +107,8 @@ class TwoChanges:
             return self._look_at_units(asked, budget, most)
         tried, columns = asked.tried, asked.tried.pairs(asked.limit)
         c, found = self.problem.bound_distance.c, FoundPairs(asked.limit)
-        if self.every is not None:
-            found.asking = NearestFirst(self.problem, self.every, asked.tolerance, budget)
+        if self.asking is not None:
+            found.asking = self.asking(asked.tolerance)
         alone = SingleEffects(self.sums[tried.places], self.base, tried.cost, tried.peak, c, asked.limit)
         sizes = tried.counts[columns.first] + tried.counts[columns.second]
         waiting = batches(sizes, thresholds.VALUES_AT_ONCE, int((columns.least <= near).sum()))[::-1]
@@ -220,7 +220,7 @@ class TwoChanges:
             if budget.late:
                 return False
             near = tables.near(alone._replace(limit=found.limit), leading, blocks.at[inside])
-            if not self._keep(near, alone, asked, found):
+            if not self._keep(near, alone, asked, found, budget):
                 return False
             if len(found.places) > thresholds.MOST_FOUND and (found.far <= found.limit).sum() > thresholds.MOST_FOUND:
                 return False
@@ -251,7 +251,9 @@ class TwoChanges:
             start, listed = stop, int(total[stop - 1]) + thresholds.MORE_LISTED * listed
         return parts
 
-    def _keep(self, near: ListedPairs, alone: SingleEffects, asked: PairSelection, found: FoundPairs) -> bool:
+    def _keep(
+        self, near: ListedPairs, alone: SingleEffects, asked: PairSelection, found: FoundPairs, budget: Budget
+    ) -> bool:
         """Add those that may be answers to what was found, and how far others may be; False: that takes too much."""
         tried, sets = asked.tried, asked.sets
         one, two = near.at.T
@@ -259,7 +261,9 @@ class TwoChanges:
         may, sure = self.scorer.decisions(near.sums, asked.tolerance)
         if found.asking is not None:
             some = np.flatnonzero(may)
-            return self._keep_accepted(tried.places[near.at[some]], distance[some], found.asking, found)
+            codes = self.actions.candidates(tried.places[near.at[some]])
+            accepted = found.asking.ask(codes, distance[some], found.limit, budget)
+            return self._keep_accepted(tried.places[near.at[some]], distance[some], accepted, found)
         if sets is None:
             certain = np.flatnonzero(sure & (distance <= found.limit))
             found.limit = min(
@@ -275,9 +279,8 @@ class TwoChanges:
         found.add(tried.places[near.at[some]], distance[some], sure[some])
         return True
 
-    def _keep_accepted(self, places: Codes, distance: Floats, asking: NearestFirst, found: FoundPairs) -> bool:
-        """Do the same for candidates at `places` (n, 2) that a few models may accept, by asking all."""
-        accepted = asking.ask(self.actions.candidates(places), distance, found.limit)
+    def _keep_accepted(self, places: Codes, distance: Floats, accepted: Accepted | None, found: FoundPairs) -> bool:
+        """Do the same for those of candidates at `places` (n, 2) that all models may accept."""
         if accepted is not None:
             found.limit = accepted.limit
             found.add(places[accepted.at], distance[accepted.at], accepted.sure)

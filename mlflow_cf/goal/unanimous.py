@@ -96,9 +96,9 @@ class Unanimous:
         return order
 
     def first_of(self, models: Sequence[int], most: int) -> tuple[int, ...]:
-        """Return the first of some models and the next ones in the same structure, so many at most, ascending."""
-        part = self._place(models[0])[0]
-        return tuple(sorted([model for model in models if self._place(model)[0] == part][:most]))
+        """Return the first of some models in the structure of most models, so many at most, ascending."""
+        largest = max(range(len(self.alike)), key=lambda part: self.alike[part].models)
+        return tuple(sorted([model for model in models if self._place(model)[0] == largest][:most]))
 
     def some(self, models: tuple[int, ...]) -> Some:
         """Return some models of one structure, ascending."""

@@ -145,6 +145,17 @@ class TreeEnsemble:
 
     def only(self, outputs: NDArray[np.intp]) -> TreeEnsemble:
         """Return the trees of some raw scores, in this order; see `SupportsOutputs`."""
+        if len(outputs) > 1:
+            return self._only(outputs)
+        output = int(outputs[0])
+        return self._alone.get(output) or self._alone.setdefault(output, self._only(outputs))
+
+    @cached_property
+    def _alone(self) -> dict[int, TreeEnsemble]:
+        """The trees of each raw score that was asked for: together they are as large as all."""
+        return {}
+
+    def _only(self, outputs: NDArray[np.intp]) -> TreeEnsemble:
         nodes, base = self.trees.nodes, self.trees.base[outputs]
         if (nodes.outputs < 0).any():  # a value for each in every leaf
             value = np.ascontiguousarray(nodes.value[:, outputs])
