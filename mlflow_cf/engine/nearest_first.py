@@ -15,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.unanimous import Unanimous
+from mlflow_cf.goal.unanimous import Together, Unanimous
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.rounding import loose
 
@@ -40,7 +40,17 @@ class NearestFirst:
         """Set up questions to the models of a scorer, whose scores may be off by `tolerance`."""
         self.problem, self.scorer, self.tolerance = problem, scorer, tolerance
         self.many = Unanimous.of(scorer, tolerance)
-        self.order: list[int] = []  # the models that are asked before others, those first that refused most
+        self._alone: list[int] = []  # the models that are asked before others, one by one, the last that refused first
+
+    @cached_property
+    def _together(self) -> list[Together]:
+        """The models that are asked before others, all in one go."""
+        return [] if self.many is None else self.many.together(self.problem.encoded_row)
+
+    @property
+    def refusing(self) -> list[int]:
+        """The models that have refused candidates, of each structure the last one first."""
+        return [*(model for some in self._together for model in some.refusing), *self._alone]
 
     @cached_property
     def hardest(self) -> list[int]:
@@ -55,11 +65,11 @@ class NearestFirst:
 
         None is farther than `limit`, or than one that certainly is an answer. Some models were `asked` before.
         """
-        order, some, found = np.argsort(far, kind="stable"), thresholds.ASKED_AT_ONCE, Accepted(_NONE, _NO, limit)
+        order, some, found = np.argsort(far, kind="stable"), thresholds.ASKED_FIRST, Accepted(_NONE, _NO, limit)
         while len(order) and far[order[0]] <= found.limit:
-            left, order, some = order[:some], order[some:], 2 * some
-            for model in self.order:
-                left = left if model in asked else self._not_refused(model, codes, left)
+            left, order, some = order[:some], order[some:], thresholds.MORE_ASKED * some
+            left, rest = self._not_refused(codes, left, asked)
+            order = np.concatenate([rest, order])
             more = self._ask_all(codes, far, left, found.limit, budget)
             if more is None:
                 return None
@@ -74,15 +84,15 @@ class NearestFirst:
             first, left = left[: thresholds.ASKED_AT_ONCE], left[thresholds.ASKED_AT_ONCE :]
             if budget.take(len(first)) < len(first):
                 return None
-            known = len(self.order)
+            known = len(self._alone)
             may, certain = self._decided(codes[first])
             accepted = first[may]
             certain = certain[may] & self.problem.lawful(codes[accepted])
             parts.append(accepted)
             sure.append(certain)
             limit = min([limit, *(loose(each) for each in far[accepted[certain]][:1].tolist())])
-            if len(self.order) > known:
-                left = self._not_refused(self.order[0], codes, left)
+            if len(self._alone) > known:
+                left = self._not_refused_by(self._alone[0], codes, left)
         return Accepted(np.concatenate(parts), np.concatenate(sure), limit)
 
     def _decided(self, codes: Codes) -> tuple[Bools, Bools]:
@@ -95,11 +105,25 @@ class NearestFirst:
             return self.scorer.decisions(sums, self.tolerance)
         may = self.many.may(sums)
         refusing = int(may.sum(axis=0).argmin())
-        if refusing not in self.order:
-            self.order.insert(0, refusing)
+        if refusing not in self._alone and not any(refusing in some.models for some in self._together):
+            self._alone.insert(0, refusing)
         return np.asarray(may.all(axis=1)), self.many.sure(sums)
 
-    def _not_refused(self, model: int, codes: Codes, some: Codes) -> Codes:
+    def _not_refused(self, codes: Codes, some: Codes, asked: Sequence[int]) -> tuple[Codes, Codes]:
+        """Return the first of `some` candidates (n,) that the models that are asked first may accept, and the rest.
+
+        Some models were `asked` before.
+        """
+        rest, most = some[:0], thresholds.ASKED_AT_ONCE
+        for together in self._together:
+            refused = together.refused(self.problem.encoded(codes[some]), most)
+            rest = np.concatenate([some[len(refused) :], rest])
+            some = some[: len(refused)][~refused]
+        for model in self._alone:
+            some = some if model in asked else self._not_refused_by(model, codes, some)
+        return some, rest
+
+    def _not_refused_by(self, model: int, codes: Codes, some: Codes) -> Codes:
         """Return those of `some` candidates (n,) that one model may accept."""
         if self.many is None or not len(some):
             return some

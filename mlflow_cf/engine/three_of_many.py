@@ -235,7 +235,7 @@ class TriplesOfMany:
 
     def _leading(self) -> Leading | None:
         """Return the models that list candidates: those that refused others, and that lack most of the row."""
-        refusing = self.asking.order
+        refusing = self.asking.refusing
         order = [*refusing, *(model for model in self.asking.hardest if model not in refusing)]
         models = self.many.first_of(order, thresholds.LISTING)
         if models not in self._known:

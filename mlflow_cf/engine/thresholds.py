@@ -39,6 +39,8 @@ CELLS_PER_SECOND: Final = 2**30  # are looked at, at least; Credit: 1.3e9 to 2.6
 # that need three changes: 41 to 189 ms, where all of them together take 1,500 and are not proved.
 LISTING: Final = 6  # of them that list candidates together; with 1 none of four rows is settled, with 12 four of six
 MOST_LISTS: Final = 8  # of some thousand candidates, the nearest ones first; with 4 five of the rows are settled
+ASKED_FIRST: Final = 16  # candidates of which it is asked at first whether a model refuses them; then more:
+MORE_ASKED: Final = 4
 ASKED_AT_ONCE: Final = 16  # candidates that all are asked about: half a millisecond; 8 to 64 take as long in all
 MOST_TRIPLE_SETS: Final = 2**10  # of three features: 0.02 to 0.1 ms each; those of 19 features
 SETS_PER_ROW: Final = 2  # sets of three features of which the models that list candidates are asked whether one refuses

@@ -13,7 +13,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.scorer import DecisionScore, Scorer
 from mlflow_cf.goal.targets import SumTarget, lacking
-from mlflow_cf.structures.capabilities import SupportsOutputs
+from mlflow_cf.structures.capabilities import Refusals, SupportsOutputs, SupportsRefusals
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.structure import Encoded, Structure
 
@@ -62,6 +62,28 @@ class Some(NamedTuple):
     structure: Structure
     lead: DecisionScore
     encoded: Callable[[Sequence[Encoded]], list[Encoded]]
+
+
+class Together(NamedTuple):
+    """Models of one structure that are asked about candidates of a row in one go.
+
+    Attributes:
+        models: which ones.
+        refusals: asks them; encoded: returns its encoded values, of those of all models.
+    """
+
+    models: range
+    refusals: Refusals
+    encoded: Callable[[Sequence[Encoded]], list[Encoded]]
+
+    def refused(self, encoded: Sequence[Encoded], most: int) -> Bools:
+        """Return which of the first (n,) of m candidates one of them refuses: all m, or until so many are not."""
+        return self.refusals.refused(self.encoded(encoded), most)
+
+    @property
+    def refusing(self) -> list[int]:
+        """Those that have refused candidates, the last one first."""
+        return [self.models[model] for model in self.refusals.refusing]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +141,17 @@ class Unanimous:
         one = self.some((model,))
         refused: Bools = one.structure.sums(one.encoded(encoded)) @ one.lead.weights < one.lead.may
         return refused
+
+    def together(self, row: Sequence[Encoded]) -> list[Together]:
+        """Return the models of every structure that asks many about candidates of a row (1, ...) in one go."""
+        found, first = list[Together](), 0
+        for part, (structure, one) in enumerate(zip(self.joined.structures, self.alike, strict=True)):
+            encoded = partial(self.joined.of_part, part)
+            if one.models > 1 and isinstance(structure, SupportsRefusals):
+                refusals = structure.refusals(encoded(row), one.lead.weights, float(one.lead.may))
+                found += [] if refusals is None else [Together(range(first, first + one.models), refusals, encoded)]
+            first += one.models
+        return found
 
     def _place(self, model: int) -> tuple[int, int]:
         """Return which structure a model is in, and which one of its models it is."""

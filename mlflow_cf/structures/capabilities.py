@@ -108,6 +108,33 @@ class SupportsOutputs(Protocol):
         ...
 
 
+class Refusals(Protocol):
+    """Many models about candidates of one row: which of them some model certainly refuses."""
+
+    @property
+    def refusing(self) -> list[int]:
+        """The models that have refused candidates, the last one first."""
+        ...
+
+    def refused(self, encoded: Sequence[Encoded], most: int) -> Flags:
+        """Return which of the first (n,) of m candidates some model refuses: all m, or until so many are not."""
+        ...
+
+
+@runtime_checkable
+class SupportsRefusals(Protocol):
+    """It asks its models one after the other about candidates; without, one call each asks those that refused some."""
+
+    def refusals(self, row: Sequence[Encoded], weights: Floats, may: float) -> Refusals | None:
+        """Return questions about candidates of a `row` (1, ...); None where models are not told apart.
+
+        Args:
+            row: as said.
+            weights: (width,) of the raw scores of each model; may: from which weighted score on it may accept.
+        """
+        ...
+
+
 @runtime_checkable
 class SupportsParts(Protocol):
     """It can be written as rows of a mixed-integer program; without, programs refuse it and say so."""

@@ -50,6 +50,7 @@ from mlflow_cf.structures.trees.costs import TreeCosts
 from mlflow_cf.structures.trees.forest import Forest, Ints
 from mlflow_cf.structures.trees.growth import TreeGrowth
 from mlflow_cf.structures.trees.leaves import leaves_of
+from mlflow_cf.structures.trees.refusals import TreeRefusals
 from mlflow_cf.structures.trees.triples import find_triples, refused_triples
 
 
@@ -167,6 +168,11 @@ class TreeEnsemble:
         everything = np.ones(self.trees.features.start[-1], dtype=np.bool_)
         trees = self.trees._replace(nodes=some, base=base)
         return replace(self, trees=restrict_trees(everything, np.arange(len(self.lookups)), trees))
+
+    def refusals(self, row: Sequence[Encoded], weights: Floats, may: float) -> TreeRefusals | None:
+        """Return questions to many models about candidates of a row; see `SupportsRefusals`."""
+        shared = bool((self.trees.nodes.outputs < 0).any())  # leaves that all models share
+        return None if shared and len(weights) < self.outputs else TreeRefusals(self.trees, row, weights, may)
 
     def sweep(
         self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
