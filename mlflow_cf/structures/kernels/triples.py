@@ -82,26 +82,31 @@ def _narrowed(span: Any, axis: Any, limit: Any, room: TripleRoom) -> Any:
 
 
 @inner
-def _add_up(limit: Any, grid: Grid, room: TripleRoom, scores: Array) -> Any:
+def _add_up(limit: Any, grid: Grid, room: TripleRoom, scores: Array, whole: Any) -> Any:
     """Write the scores of a plane as far as changes are near enough.
 
     Args:
         limit: what rows and columns may cost together.
         grid, room: the grid and the workspace.
         scores: (models, rows * columns) where they are written.
+        whole: whether all models' are, or only until one refuses the plane, which is then the first to be asked.
 
     Returns:
         By how much the largest score exceeds what is needed, of the model where it does so least; where rows of cells
         that are near enough start and stop; how many cells these have.
     """
-    least, many = np.int64(2**40), 0
+    least, many, order = np.int64(2**40), 0, room.order
     top, bottom = near_range(1, limit - room.least[2], grid, room)
     for row in range(top, bottom):
         room.span[row, 2] = 2**40
-    for model in range(scores.shape[0]):
+    for place in range(scores.shape[0]):
+        model = order[place]
         here = add_up_model(model, (limit, top, bottom), grid, room, scores[model])
-        least, many = min(least, here[0]), here[1]
-    return least, top, bottom, many * scores.shape[0]
+        least, many = min(least, here[0]), many + here[1]
+        if least < 0 and not whole:
+            order[0], order[place] = model, order[0]
+            break
+    return least, top, bottom, many
 
 
 @inner
@@ -249,7 +254,7 @@ def _look_beside(plane: Any, what: Any) -> Any:
     left = room.limit[LIMIT] - room.cost[0, plane]
     if left < room.least[1] + room.least[2]:
         return True
-    least, top, bottom, many = _add_up(left, grid, room, room.plane)
+    least, top, bottom, many = _add_up(left, grid, room, room.plane, False)
     found.counts[1] += many
     if found.counts[1] > asked.most:
         return False
@@ -267,7 +272,7 @@ def _look_at_triple(what: Any) -> Any:
     room.edges[:, : room.size[1] * room.size[2]] = 0
     for plane in range(own + 1):
         note_edges(plane, 1, room)
-    _add_up(room.limit[LIMIT] - room.least[0], grid, room, room.beside)
+    _add_up(room.limit[LIMIT] - room.least[0], grid, room, room.beside, True)
     for plane in range(own + 1, planes):
         note_edges(plane, 1, room)
         if not _look_beside(plane, what):
