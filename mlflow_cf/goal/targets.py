@@ -22,6 +22,8 @@ from mlflow_cf.model.judge import Label, OpenModel, Outcome
 from mlflow_cf.policy.target import Target
 from mlflow_cf.structures.structure import Link, linked, shares
 
+FEW_COLUMNS, MANY_ROWS = 8, 256  # numpy takes 50 ns to find the least value of a short row; column by column, 12
+
 
 @dataclass(frozen=True, eq=False)
 class Rating:
@@ -60,7 +62,7 @@ class Votes(NamedTuple):
         That is the value with the rank `needed` from above; what is no number is the smallest.
         """
         if self.needed == self.of:  # mostly, and several times as fast
-            return np.asarray(values.min(axis=1))
+            return _least(values)
         found: Floats = -np.partition(-values, self.needed - 1, axis=1)[:, self.needed - 1]
         return found
 
@@ -192,6 +194,16 @@ def spread_of(outcome: Outcome) -> float:
 NEAR = 1e-2  # raw scores farther from a decision than this cannot be on its other side by rounding, without `least`
 MOST_TOLERANCE = 2e-4  # of scores, up to which `NEAR` is enough
 Kind = Literal["label", "other", "interval"]
+
+
+def _least(values: Floats) -> Floats:
+    """Return the smallest value (m,) of every row (m, n)."""
+    if values.shape[1] > FEW_COLUMNS or len(values) < MANY_ROWS:
+        return np.asarray(values.min(axis=1))
+    least = values[:, 0].copy()
+    for column in values.T[1:]:
+        np.minimum(least, column, out=least)
+    return least
 
 
 @dataclass(frozen=True)

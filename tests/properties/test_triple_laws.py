@@ -207,6 +207,35 @@ def test_three_features_are_refused_only_where_a_model_refuses_all_their_changes
             assert (each >= may - SLACK).any(axis=0).all()
 
 
+@dear(6)
+@given(st.integers(0, 2**16), st.integers(1, 4), st.sampled_from([1, 2]), st.integers(1, 20), st.data())
+def test_candidates_are_refused_by_the_models_that_score_them_too_low(seed, models, width, most, data):
+    rng, space = np.random.default_rng(seed), space_of(background(seed))
+    trees = random_trees(seed, space, models * width, trees=8, depth=4)
+    sizes = np.diff(trees.trees.features.start)
+    rows = [rng.integers(0, size, 60) for size in sizes]
+    for column in rows:  # some features are as those of the row, which is the first
+        column[rng.random(60) < 0.5] = column[0]
+    weights = rng.normal(0, 1, width)
+    each = trees.sums(rows).reshape(60, models, width) @ weights
+    may = float(np.quantile(each, data.draw(st.floats(0, 1)))) + 1e-7
+    asked = trees.refusals([column[:1] for column in rows], weights, may)
+    left, told = np.arange(60), []
+    while len(left):
+        told.append(asked.refused([column[left] for column in rows], most))
+        assert (~told[-1]).sum() == most or len(told[-1]) == len(left)
+        left = left[len(told[-1]) :]
+    assert np.concatenate(told).tolist() == (each < may).any(axis=1).tolist()
+    assert set(asked.refusing) <= set(np.flatnonzero((each < may).any(axis=0)).tolist())
+    assert bool(asked.refusing) == bool((each < may).any())
+
+
+def test_models_that_share_leaves_are_not_told_apart():
+    trees = random_trees(0, space_of(background(0)), 4, trees=3, depth=3, wide=True)
+    row = [np.zeros(1, dtype=np.int64) for _ in np.diff(trees.trees.features.start)]
+    assert trees.refusals(row, np.ones(2), 0.0) is None
+
+
 def test_a_limit_on_what_is_looked_at_is_kept():
     grid = Grid(0, 1, 4, wide=False)
     columns = np.flatnonzero(np.diff(grid.start) > 1)[:3]
