@@ -21,6 +21,7 @@ from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import with_points
+from mlflow_cf.structures.joined import Joined
 
 
 class Engine:
@@ -71,8 +72,11 @@ class Engine:
         Half of them lack most of the row, and half of the nearest of `known` answers (k, d), where there are any.
         """
         scorer, row = self.problem.scorer, self.problem.x0[None]
+        if scorer is None or not isinstance(scorer.structure, Joined):
+            return None
         beside = row if known is None else np.concatenate([row, known[:1]])
-        found = None if scorer is None else scorer.hardest(beside, thresholds.HARDEST)
+        sums = scorer.structure.sums(scorer.encoded(range(beside.shape[1]), beside))
+        found = scorer.hardest(sums, thresholds.HARDEST)
         return None if found is None else found.scorer
 
     def wanting(self, count: int) -> Engine:

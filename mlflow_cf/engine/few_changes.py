@@ -257,7 +257,7 @@ class FewChanges:
     def _two(self) -> TwoChanges:
         """What pairs of changes do; of many models, those few are asked first that lack most of the row."""
         problem, scorer = self.problem, self.scorer
-        few = scorer.hardest(problem.x0[None], thresholds.HARDEST) if problem.count == 1 else None
+        few = scorer.hardest(self._base[None], thresholds.HARDEST) if problem.count == 1 else None
         if few is None:
             return TwoChanges(problem, scorer, self.actions, self._own, self._sums, self._base)
         sums, base = self._sums.take(few.columns, axis=1), self._base[few.columns]

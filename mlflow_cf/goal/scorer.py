@@ -72,15 +72,14 @@ class Scorer:
         """The structure, if it scores product grids."""
         return self.structure if isinstance(self.structure, SupportsProduct) else None
 
-    def hardest(self, Z: Floats, most: int) -> Hardest | None:
-        """Return a scorer of fewer of the models that vote, those that lack most of coded rows (m, d).
+    def hardest(self, sums: Floats, most: int) -> Hardest | None:
+        """Return a scorer of fewer of the models that vote, those that lack most of rows with raw scores (m, k).
 
         Every candidate that meets the targets meets its targets, too, so that its upper bounds hold, and they take
         less time. It takes the same encoded values. None where there are not many more such models than `most`.
         """
         if not isinstance(self.structure, Joined):
             return None
-        sums = self.structure.sums(self.encoded(range(Z.shape[1]), Z))
         parts, targets, columns, start = list[Structure](), list[SumTarget](), list[NDArray[np.intp]](), 0
         for part, target in zip(self.structure.structures, self.targets, strict=True):
             outputs, votes = _hardest(part, target, sums, most)
@@ -91,7 +90,7 @@ class Scorer:
             start += found.outputs
         if start == self.structure.outputs:
             return None
-        few = Scorer(parts[0], joined(parts, Z.shape[1]), tuple(targets))
+        few = Scorer(parts[0], replace(self.structure, structures=tuple(parts)), tuple(targets))
         return Hardest(few, np.concatenate(columns))
 
     def encoded(self, columns: Sequence[int], actions: Floats) -> list[Encoded]:

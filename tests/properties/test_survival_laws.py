@@ -230,7 +230,7 @@ def test_the_hardest_models_bound_what_all_of_them_say(world: Drawn, seed: int) 
     scorer = requirements.scorer(requirements.targets(requirements.bound(Target(label=1), 0)))
     assume(scorer is not None)
     encoded = scorer.encoded(range(3), space.encode(world.frame))
-    hardest = scorer.hardest(space.encode(world.frame)[:1], 1)
+    hardest = scorer.hardest(scorer.structure.sums(encoded)[:1], 1)
     if 2 * (1 + world.models - world.needed) > world.models or world.model == "linear":
         assert hardest is None
         return
