@@ -67,9 +67,9 @@ class NearestFirst:
         """
         order, some, found = np.argsort(far, kind="stable"), thresholds.ASKED_FIRST, Accepted(_NONE, _NO, limit)
         while len(order) and far[order[0]] <= found.limit:
-            left, order, some = order[:some], order[some:], thresholds.MORE_ASKED * some
-            left, rest = self._not_refused(codes, left, asked)
-            order = np.concatenate([rest, order])
+            left, rest = self._not_refused(codes, order[:some], asked)
+            order = np.concatenate([rest, order[some:]])
+            some = thresholds.ASKED_FIRST if len(rest) else thresholds.MORE_ASKED * some
             more = self._ask_all(codes, far, left, found.limit, budget)
             if more is None:
                 return None

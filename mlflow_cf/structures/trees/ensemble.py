@@ -172,7 +172,7 @@ class TreeEnsemble:
     def refusals(self, row: Sequence[Encoded], weights: Floats, may: float) -> TreeRefusals | None:
         """Return questions to many models about candidates of a row; see `SupportsRefusals`."""
         shared = bool((self.trees.nodes.outputs < 0).any())  # leaves that all models share
-        return None if shared and len(weights) < self.outputs else TreeRefusals(self.trees, row, weights, may)
+        return None if shared else TreeRefusals(self.trees, row, weights, may)
 
     def sweep(
         self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
