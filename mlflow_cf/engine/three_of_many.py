@@ -212,12 +212,19 @@ class TriplesOfMany:
 
     def _unrefused(self, features: Codes, beside: TriplesBeside) -> Bools | None:
         """Return (s,) which three features no model certainly refuses; None: it is not told."""
-        leading, work = self._leading(), 1 + len(features) // thresholds.SETS_PER_ROW
-        if leading is None or self.budget.take(work) < work:
-            return None
-        asked = leading.asked(self.near.asked._replace(features=features))
-        refused = leading.boxes.refused(self.near.changes, asked, beside)
-        return None if refused is None else ~refused
+        leading, parts = self._leading(), [np.zeros(0, dtype=np.bool_)]
+        for start in range(0, len(features), thresholds.SETS_AT_ONCE):
+            some = slice(start, start + thresholds.SETS_AT_ONCE)
+            which, limit = beside.which[some], beside.limit[some]
+            work = 1 + len(which) // thresholds.SETS_PER_ROW
+            if leading is None or self.budget.take(work) < work:
+                return None
+            asked = leading.asked(self.near.asked._replace(features=features[some]))
+            refused = leading.boxes.refused(self.near.changes, asked, beside._replace(which=which, limit=limit))
+            if refused is None:
+                return None
+            parts.append(~refused)
+        return np.concatenate(parts)
 
     def _listed(self, near: NearTriples) -> tuple[Codes, tuple[int, ...], float] | None:
         """Return what some models may accept (m, G), these models, and how far away all such candidates are known."""

@@ -43,7 +43,8 @@ ASKED_FIRST: Final = 16  # candidates of which it is asked at first whether a mo
 MORE_ASKED: Final = 4
 ASKED_AT_ONCE: Final = 4  # that all models may accept; CPU a row of Adult in one call 5.6 ms, with 8 or 16 of them 5.9
 MOST_TRIPLE_SETS: Final = 2**10  # of three features: 0.02 to 0.1 ms each; those of 19 features
-SETS_PER_ROW: Final = 2  # sets of three features of which the models that list candidates are asked whether one refuses
+SETS_PER_ROW: Final = 2  # sets of three features of which it is asked whether a model refuses them, 20 us each
+SETS_AT_ONCE: Final = 2**10  # of these, before the budget and the clock are asked again
 MORE_OF_MANY: Final = 2.0  # times as far beyond the cheapest three changes is looked at next
 MOST_FURTHER: Final = 256  # values of a fourth feature beside which three are looked at; Adult 61, Credit 76
 

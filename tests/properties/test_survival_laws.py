@@ -208,7 +208,9 @@ def test_four_changes_that_all_models_accept_are_listed(
     assert few is not None
     sets = few.sets(limit, 4)
     assert sets is not None
-    found = few.three.four(sets, TripleLimits(limit, np.empty(0), 1e-6), Budget(10**7))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "SETS_AT_ONCE", 5)
+        found = few.three.four(sets, TripleLimits(limit, np.empty(0), 1e-6), Budget(10**7))
     assert found is not None
     codes = np.array(list(product(*(range(len(group.actions)) for group in problem.groups))))
     codes = codes[(codes != problem.own).sum(axis=1) == 4]
