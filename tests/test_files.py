@@ -34,7 +34,7 @@ def saved(tmp_path_factory):
     data = small_loans.table()
     folder = tmp_path_factory.mktemp("files") / "model"
     options = {"target": "good", "constraints": small_loans.CONSTRAINTS, "pip_requirements": ["scikit-learn"]}
-    mlflow_cf.save_model(small_loans.fitted(data), folder, data, **options)
+    mlflow_cf.save_model(small_loans.fitted(data), folder, data, limits=small_loans.PATIENT, **options)
     return folder
 
 

@@ -30,7 +30,7 @@ def saved(tmp_path_factory):
     data = small_loans.table()
     folder = tmp_path_factory.mktemp("spark") / "model"
     options = {"target": "good", "constraints": small_loans.CONSTRAINTS, "pip_requirements": ["scikit-learn"]}
-    mlflow_cf.save_model(small_loans.fitted(data), folder, data, **options)
+    mlflow_cf.save_model(small_loans.fitted(data), folder, data, limits=small_loans.PATIENT, **options)
     return folder
 
 
@@ -172,7 +172,7 @@ def test_workers_that_cannot_open_the_model_are_told_at_once(frame, tmp_path):
         patch.syspath_prepend(tmp_path)
         of_the_driver = import_module("of_the_driver")
 
-        options = {"target": 1, "output": "label", "allow_functions": True, "pip_requirements": []}
+        options = {"target": 1, "output": "label", "allow_functions": True, "limits": small_loans.PATIENT, "pip_requirements": []}
         mlflow_cf.save_model(of_the_driver.score, tmp_path / "model", data, validate="here", **options)
         with pytest.raises(
             InputError, match=r"(?s)workers: cannot open the model .*of_the_driver|model: .*of_the_driver"
@@ -204,7 +204,7 @@ def test_a_worker_that_dies_is_replaced_with_the_same_answers(spark, tmp_path):
         patch.syspath_prepend(tmp_path)
         mortal = import_module("mortal")
 
-        options = {"target": 1, "output": "label", "allow_functions": True, "pip_requirements": []}
+        options = {"target": 1, "output": "label", "allow_functions": True, "limits": small_loans.PATIENT, "pip_requirements": []}
         model = tmp_path / "model"
         mlflow_cf.save_model(mortal.score, model, data.iloc[:-1], code_paths=[tmp_path / "mortal.py"], **options)
         rows = data.assign(id=[f"p{number:02}" for number in range(len(data))])
@@ -229,7 +229,7 @@ def test_dates_decimals_and_labels_of_spark(spark, tmp_path):
         }
     )
     model = tmp_path / "model"
-    options = {"target": 1, "output": "label", "allow_functions": True, "pip_requirements": []}
+    options = {"target": 1, "output": "label", "allow_functions": True, "limits": small_loans.PATIENT, "pip_requirements": []}
     mlflow_cf.save_model(later, model, data, validate="here", **options)
     rows = data.head(20).assign(id=[f"p{number:02}" for number in range(20)])
     raw = rows.assign(
@@ -270,7 +270,7 @@ def test_what_solvers_and_plans_say_gets_through_a_udf(spark, tmp_path):
     data = small_loans.table()
     folder = tmp_path / "model"
     options = {"target": "good", "explainer": "ceocl", "pip_requirements": ["scikit-learn"]}
-    mlflow_cf.save_model(small_loans.fitted(data), folder, data, **options)
+    mlflow_cf.save_model(small_loans.fitted(data), folder, data, limits=small_loans.PATIENT, **options)
     found = spark_udf(spark, folder, data.head(10).assign(id="p"), {"counterfactual": {}})
     proofs = {one.solver.proof for row in found for one in row.counterfactuals}
     expected = mlflow_cf.load_model(folder).predict(data.head(10))["counterfactuals"]

@@ -33,9 +33,8 @@ TABLES = {
 
 
 def save(folder, data, **options):
-    mlflow_cf.save_model(
-        small_loans.fitted(data), folder, data, target="good", pip_requirements=["scikit-learn"], **options
-    )
+    options |= {"target": "good", "limits": small_loans.PATIENT, "pip_requirements": ["scikit-learn"]}
+    mlflow_cf.save_model(small_loans.fitted(data), folder, data, **options)
     return folder
 
 
