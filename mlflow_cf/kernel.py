@@ -48,8 +48,9 @@ SOURCES: Final = (
     "problem/actions.py",
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("blocks", "contributions", "costs", "dense", "gains", "growing", "own_paths", "pairs", "parting", "refusals",
-       "restrict", "sweeps", "trees", "triple_events", "triple_grid", "triple_refusals", "triples")),
+      ("agreement", "agreement_pairs", "agreement_state", "blocks", "contributions", "costs", "dense", "gains",
+       "growing", "leaf_masks", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees", "triple_events",
+       "triple_grid", "triples")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

@@ -172,7 +172,13 @@ def test_workers_that_cannot_open_the_model_are_told_at_once(frame, tmp_path):
         patch.syspath_prepend(tmp_path)
         of_the_driver = import_module("of_the_driver")
 
-        options = {"target": 1, "output": "label", "allow_functions": True, "limits": small_loans.PATIENT, "pip_requirements": []}
+        options = {
+            "target": 1,
+            "output": "label",
+            "allow_functions": True,
+            "limits": small_loans.PATIENT,
+            "pip_requirements": [],
+        }
         mlflow_cf.save_model(of_the_driver.score, tmp_path / "model", data, validate="here", **options)
         with pytest.raises(
             InputError, match=r"(?s)workers: cannot open the model .*of_the_driver|model: .*of_the_driver"
@@ -204,7 +210,13 @@ def test_a_worker_that_dies_is_replaced_with_the_same_answers(spark, tmp_path):
         patch.syspath_prepend(tmp_path)
         mortal = import_module("mortal")
 
-        options = {"target": 1, "output": "label", "allow_functions": True, "limits": small_loans.PATIENT, "pip_requirements": []}
+        options = {
+            "target": 1,
+            "output": "label",
+            "allow_functions": True,
+            "limits": small_loans.PATIENT,
+            "pip_requirements": [],
+        }
         model = tmp_path / "model"
         mlflow_cf.save_model(mortal.score, model, data.iloc[:-1], code_paths=[tmp_path / "mortal.py"], **options)
         rows = data.assign(id=[f"p{number:02}" for number in range(len(data))])
@@ -229,7 +241,13 @@ def test_dates_decimals_and_labels_of_spark(spark, tmp_path):
         }
     )
     model = tmp_path / "model"
-    options = {"target": 1, "output": "label", "allow_functions": True, "limits": small_loans.PATIENT, "pip_requirements": []}
+    options = {
+        "target": 1,
+        "output": "label",
+        "allow_functions": True,
+        "limits": small_loans.PATIENT,
+        "pip_requirements": [],
+    }
     mlflow_cf.save_model(later, model, data, validate="here", **options)
     rows = data.head(20).assign(id=[f"p{number:02}" for number in range(20)])
     raw = rows.assign(

@@ -68,6 +68,8 @@ class BestFirst:
         self._root_bound: CostBound | None = None
         self._floor = 0.0  # no candidate of a node is nearer
         self._frontier = Frontier(problem.own, self.redundant)
+        if not whole and self._decide_agreed(engine):
+            return
         if all(np.diff(self.actions.start) > 0):
             boxes = whole_box(self.actions) if sets is None else boxes_of_sets(self.actions, sets)
             unknown = whole or np.isinf(limit)  # whether any candidate meets the target
@@ -283,6 +285,15 @@ class BestFirst:
             lawful &= joint.holds(codes)
         return lawful
 
+    def _decide_agreed(self, engine: Engine) -> bool:
+        """Put what many models accept in place of all boxes; return whether that is all."""
+        if engine.agreed is None:
+            return False
+        part = self.budget.part(int(thresholds.AGREED_SHARE * self.budget.left), thresholds.AGREED_SHARE)
+        found = engine.agreed.nearest(self.limit, self.tolerance, part)
+        self.budget.take(part.used)
+        return found.whole and self._add(found.codes, 1)
+
     def _decide_few(self, few: FewChanges, whole: Bools) -> None:
         """Put the candidates that change one group, or two, and a box of those that change more, in place of all.
 
@@ -307,20 +318,16 @@ class BestFirst:
     def _decide_by_triples(self, few: FewChanges) -> bool:
         """Add all candidates of three changes, and a box for every larger set of groups; return whether that is all.
 
-        Where one answer of a single model is wanted, only if no larger set can be as near: a search among sets is
-        better for these.
+        Where one answer is wanted, only if no larger set can be as near: a search among sets is better for these.
         """
         larger = few.sets(self.limit, 4) if np.isfinite(self.limit) else None
-        searched = self.redundant is None and not few.three.of_many
-        if larger is None or (searched and len(larger)):
+        if larger is None or (self.redundant is None and len(larger)):
             return False
         triples = few.three.near(TripleLimits(self.limit, np.empty(0), self.tolerance), self.budget)
         if triples is None or not self._add(triples, 3):
             return False
         if len(larger):
-            four = few.three.four(larger, TripleLimits(self.limit, np.empty(0), self.tolerance), self.budget)
-            if four is None or not self._add(four, 4):
-                self._push(boxes_of_sets(self.actions, larger))
+            self._push(boxes_of_sets(self.actions, larger))
         return True
 
     def _decide_by_moves(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import actions_within, distinct_actions, lawful_actions
+from mlflow_cf.engine.agreed import Agreed
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import beyond_reach
 from mlflow_cf.features import Floats
@@ -63,8 +64,20 @@ class Engine:
     def few(self) -> FewChanges | None:
         """What one change does and what two do; None where a sweep does not look at all single changes."""
         problem = self.problem
-        whole = len(problem.groups) == len(problem.space) and bool(problem.own_allowed.all())
-        return FewChanges(problem, problem.scorer, self.actions) if whole and problem.scorer is not None else None
+        return (
+            FewChanges(problem, problem.scorer, self.actions) if self._single and problem.scorer is not None else None
+        )
+
+    @cached_property
+    def agreed(self) -> Agreed | None:
+        """What many models must all accept; None where they do not list it."""
+        return Agreed.of(self.problem, self.actions) if self.exact and self._single else None
+
+    @property
+    def _single(self) -> bool:
+        """Whether every feature is a group by itself, and may stay as it is."""
+        problem = self.problem
+        return len(problem.groups) == len(problem.space) and bool(problem.own_allowed.all())
 
     def hardest(self, known: Floats | None) -> Scorer | None:
         """Return the scorer of the few models, of many that must accept an answer, that lack most; None without many.

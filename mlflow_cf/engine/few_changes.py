@@ -194,7 +194,7 @@ class FewChanges:
     @cached_property
     def three(self) -> ThreeChanges:
         """What three changes do."""
-        return ThreeChanges(self.problem, self.scorer, self.actions, self._least, self._asking)
+        return ThreeChanges(self.problem, self.scorer, self.actions, self._least)
 
     @property
     def tells_pairs(self) -> bool:

@@ -5,8 +5,6 @@ Of models that must all accept a candidate, the one that has refused most is ask
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +13,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.unanimous import Together, Unanimous
+from mlflow_cf.goal.unanimous import Unanimous
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.rounding import loose
 
@@ -42,34 +40,17 @@ class NearestFirst:
         self.many = Unanimous.of(scorer, tolerance)
         self._alone: list[int] = []  # the models that are asked before others, one by one, the last that refused first
 
-    @cached_property
-    def _together(self) -> list[Together]:
-        """The models that are asked before others, all in one go."""
-        return [] if self.many is None else self.many.together(self.problem.encoded_row)
-
-    @property
-    def refusing(self) -> list[int]:
-        """The models that have refused candidates, of each structure the last one first."""
-        return [*(model for some in self._together for model in some.refusing), *self._alone]
-
-    @cached_property
-    def hardest(self) -> list[int]:
-        """All models that must accept, those first that lack most of the row."""
-        sums = self.scorer.structure.sums(self.problem.encoded_row)
-        return [] if self.many is None else self.many.hardest_first(sums)
-
-    def ask(
-        self, codes: Codes, far: Floats, limit: float, budget: Budget, asked: Sequence[int] = ()
-    ) -> Accepted | None:
+    def ask(self, codes: Codes, far: Floats, limit: float, budget: Budget) -> Accepted | None:
         """Return those of candidates (m, G), so far away (m,), that may be answers; None: the budget does not last.
 
-        None is farther than `limit`, or than one that certainly is an answer. Some models were `asked` before.
+        None is farther than `limit`, or than one that certainly is an answer.
         """
         order, some, found = np.argsort(far, kind="stable"), thresholds.ASKED_FIRST, Accepted(_NONE, _NO, limit)
         while len(order) and far[order[0]] <= found.limit:
-            left, rest = self._not_refused(codes, order[:some], asked)
-            order = np.concatenate([rest, order[some:]])
-            some = thresholds.ASKED_FIRST if len(rest) else thresholds.MORE_ASKED * some
+            left, order = order[:some], order[some:]
+            some *= thresholds.MORE_ASKED
+            for model in self._alone:
+                left = self._not_refused_by(model, codes, left)
             more = self._ask_all(codes, far, left, found.limit, budget)
             if more is None:
                 return None
@@ -105,23 +86,9 @@ class NearestFirst:
             return self.scorer.decisions(sums, self.tolerance)
         may = self.many.may(sums)
         refusing = int(may.sum(axis=0).argmin())
-        if refusing not in self._alone and not any(refusing in some.models for some in self._together):
+        if refusing not in self._alone and not may[:, refusing].all():
             self._alone.insert(0, refusing)
         return np.asarray(may.all(axis=1)), self.many.sure(sums)
-
-    def _not_refused(self, codes: Codes, some: Codes, asked: Sequence[int]) -> tuple[Codes, Codes]:
-        """Return the first of `some` candidates (n,) that the models that are asked first may accept, and the rest.
-
-        Some models were `asked` before.
-        """
-        rest, most = some[:0], thresholds.ASKED_AT_ONCE
-        for together in self._together:
-            refused = together.refused(self.problem.encoded(codes[some]), most)
-            rest = np.concatenate([some[len(refused) :], rest])
-            some = some[: len(refused)][~refused]
-        for model in self._alone:
-            some = some if model in asked else self._not_refused_by(model, codes, some)
-        return some, rest
 
     def _not_refused_by(self, model: int, codes: Codes, some: Codes) -> Codes:
         """Return those of `some` candidates (n,) that one model may accept."""

@@ -35,18 +35,19 @@ FIRST_TRIPLES: Final = 1.1  # times the cheapest three changes is looked at firs
 MORE_TRIPLES: Final = 3.0  # times as far beyond these, if that was not enough
 CELLS_PER_SECOND: Final = 2**30  # are looked at, at least; Credit: 1.3e9 to 2.6e9
 
-# Changes of three features and of four that many models must accept. CPU a row with 30 of XGBoost, six rows of Credit
-# that need three changes: 41 to 189 ms, where all of them together take 1,500 and are not proved.
-LISTING: Final = 6  # of them that list candidates together; with 1 none of four rows is settled, with 12 four of six
-MOST_LISTS: Final = 8  # of some thousand candidates, the nearest ones first; with 4 five of the rows are settled
+# Candidates that many models must accept, where they are asked about those that some of them list
 ASKED_FIRST: Final = 16  # candidates of which it is asked at first whether a model refuses them; then more:
 MORE_ASKED: Final = 4
 ASKED_AT_ONCE: Final = 4  # that all models may accept; CPU a row of Adult in one call 5.6 ms, with 8 or 16 of them 5.9
-MOST_TRIPLE_SETS: Final = 2**10  # of three features: 0.02 to 0.1 ms each; those of 19 features
-SETS_PER_ROW: Final = 2  # sets of three features of which it is asked whether a model refuses them, 20 us each
-SETS_AT_ONCE: Final = 2**10  # of these, before the budget and the clock are asked again
-MORE_OF_MANY: Final = 2.0  # times as far beyond the cheapest three changes is looked at next
-MOST_FURTHER: Final = 256  # values of a fourth feature beside which three are looked at; Adult 61, Credit 76
+
+# What many models of trees must all accept, set after set of changed features
+MOST_AGREED: Final = 2**14  # sets of one size
+BOUNDS_PER_ROW: Final = 2**8
+BOUNDS_PER_SECOND: Final = 2**21
+AGREED_SHARE: Final = 0.5  # of the budget
+FIRST_AGREED: Final = 1.5
+MORE_AGREED: Final = 1.5
+STEPS_AGREED: Final = 2
 
 # Nodes of branch and bound
 MOST_LEAST: Final = 3  # groups that must change at least, as far as bounds know

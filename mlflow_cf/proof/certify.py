@@ -119,18 +119,12 @@ def at_once(task: RowTask, verified: VerifiedAnswers, tolerance: float) -> Inqui
 def _nearer(task: RowTask, answer: Floats, score_tolerance: float) -> Floats | None:
     """Return the lawful rows (m, d) that come before an answer (1, d), and that the model may accept by its structure.
 
-    All change one or two features; None where this does not tell all of them.
+    None where it does not tell all of them.
     """
-    engine, problem, distance = task.engine, task.engine.problem, float(task.distance(answer)[0])
-    few = engine.few if engine.exact else None
-    if few is None or few.least(3) <= distance:
+    problem, distance = task.engine.problem, float(task.distance(answer)[0])
+    codes = _may_be_answers(task, distance, score_tolerance)
+    if codes is None:
         return None
-    pairs = few.pairs(distance, score_tolerance, task.budget)
-    if pairs is None:
-        return None
-    codes = np.concatenate([few.singles(distance, score_tolerance), pairs])
-    if len(codes) > 1:  # a search may have listed them, which doubts more
-        codes = codes[few.scorer.decisions(few.scorer.structure.sums(problem.encoded(codes)), score_tolerance)[0]]
     near = problem.rows(codes)
     own = same(near, answer[0]).all(axis=1)
     if not own.any():
@@ -140,6 +134,25 @@ def _nearer(task: RowTask, answer: Floats, score_tolerance: float) -> Floats | N
     rows = np.concatenate([answer, others])
     first = not len(others) or nearest(task.problem, rows, task.distance(rows), polished=True) == 0
     return others[:0] if first else others
+
+
+def _may_be_answers(task: RowTask, distance: float, score_tolerance: float) -> Codes | None:
+    """Return the candidates (m, G) no farther than a distance that the model may accept; None: it does not tell all."""
+    engine = task.engine
+    if engine.exact and engine.agreed is not None:
+        found = engine.agreed.nearest(distance, score_tolerance, task.budget)
+        return found.codes if found.whole else None
+    few = engine.few if engine.exact else None
+    if few is None or few.least(3) <= distance:
+        return None
+    pairs = few.pairs(distance, score_tolerance, task.budget)
+    if pairs is None:
+        return None
+    codes = np.concatenate([few.singles(distance, score_tolerance), pairs])
+    if len(codes) > 1:  # a search may have listed them, which doubts more
+        sums = few.scorer.structure.sums(engine.problem.encoded(codes))
+        codes = codes[few.scorer.decisions(sums, score_tolerance)[0]]
+    return codes
 
 
 def needed(task: RowTask, verified: VerifiedAnswers) -> Generator[Asked, Outcome, Bools]:

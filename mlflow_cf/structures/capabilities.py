@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.dense import First
-from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges, TriplesBeside
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
 from mlflow_cf.structures.layers.columns import NotOpenedError
+from mlflow_cf.structures.model_leaves import ModelLeaves
 from mlflow_cf.structures.pair_tables import PairTables
 from mlflow_cf.structures.parts import Leaves, Part
 from mlflow_cf.structures.shapley import SupportsContributions
@@ -108,29 +109,15 @@ class SupportsOutputs(Protocol):
         ...
 
 
-class Refusals(Protocol):
-    """Many models about candidates of one row: which of them some model certainly refuses."""
-
-    @property
-    def refusing(self) -> list[int]:
-        """The models that have refused candidates, the last one first."""
-        ...
-
-    def refused(self, encoded: Sequence[Encoded], most: int) -> Flags:
-        """Return which of the first (n,) of m candidates some model refuses: all m, or until so many are not."""
-        ...
-
-
 @runtime_checkable
-class SupportsRefusals(Protocol):
-    """It asks its models one after the other about candidates; without, one call each asks those that refused some."""
+class SupportsModelLeaves(Protocol):
+    """Its models are trees whose leaves are bits; without, what all of several models accept is searched for."""
 
-    def refusals(self, row: Sequence[Encoded], weights: Floats, may: float) -> Refusals | None:
-        """Return questions about candidates of a `row` (1, ...); None where models are not told apart.
+    def model_leaves(self, weights: Floats) -> ModelLeaves | None:
+        """Return the leaves; None where they are not those of each model alone, or take too much memory.
 
         Args:
-            row: as said.
-            weights: (width,) of the raw scores of each model; may: from which weighted score on it may accept.
+            weights: (width,) of the raw scores of each model in what it decides by.
         """
         ...
 
@@ -294,18 +281,6 @@ class SupportsTriples(Protocol):
             changes: what the values of the grid cost.
             asked: what is looked for.
             known: (count,) how far the nearest candidates of other changed sets are, ascending; inf: not known.
-        """
-        ...
-
-    def refused(self, changes: GridChanges, asked: AskedTriples, beside: TriplesBeside) -> Flags | None:
-        """Return (s,) which sets of three features cannot be answers, because a model refuses all changes of them.
-
-        None: it cannot tell.
-
-        Args:
-            changes: what the values of the grid cost.
-            asked: the sets, and what each model needs.
-            beside: the rows that these features are changed of, and how far.
         """
         ...
 

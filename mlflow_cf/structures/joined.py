@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from typing import Protocol, runtime_checkable
 
@@ -11,10 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
+from mlflow_cf.structures.agreement import Agreement, together
 from mlflow_cf.structures.capabilities import (
     Boxes,
     Pairs,
     SupportsConfined,
+    SupportsModelLeaves,
     SupportsPairs,
     SupportsProduct,
     boxes_of,
@@ -24,7 +27,10 @@ from mlflow_cf.structures.capabilities import (
     is_steady,
     parts_of,
 )
+from mlflow_cf.structures.kernels.leaf_masks import LeafMasks
+from mlflow_cf.structures.kernels.triple_grid import GridChanges
 from mlflow_cf.structures.layers.boxes import LinearBoxes
+from mlflow_cf.structures.model_leaves import ModelLeaves
 from mlflow_cf.structures.pair_tables import PairTables, side_by_side
 from mlflow_cf.structures.parts import Part
 from mlflow_cf.structures.structure import Encoded, Flags, Link, Structure
@@ -127,6 +133,33 @@ class Joined:
             found.append(part.sweep(self.of_part(at, rows), mine, wanted))
         swept = ([sums for sums in column if sums is not None] for column in zip(*found, strict=True))
         return [np.concatenate(column, axis=2) if column else None for column in swept]
+
+    def agreement(self, values: Sequence[Encoded], changes: GridChanges, weights: Sequence[Floats]) -> Agreement | None:
+        """Return all models about the candidates of a row; None: some are no trees, or take too much memory.
+
+        Args:
+            values: per column, the values (t, ...) of a grid; changes: what they cost, and which are the row's own.
+            weights: per structure, (width,) those of the raw scores of each of its models in what it decides by.
+        """
+        key = b"".join(some.tobytes() for some in weights)
+        if key not in self._leaves:
+            found = [
+                part.model_leaves(some)
+                for part, some in zip(self.structures, weights, strict=True)
+                if isinstance(part, SupportsModelLeaves)
+            ]
+            known = [leaves for leaves in found if leaves is not None]
+            self._leaves[key] = (known, together(known)) if len(known) == len(self.structures) else None
+        leaves = self._leaves[key]
+        if leaves is None:
+            return None
+        kinds = [part.kinds(self.of_part(at, values)) for at, part in enumerate(leaves[0])]
+        return Agreement(leaves[1], np.concatenate(kinds), np.append(0, np.cumsum([*map(len, values)])), changes)
+
+    @cached_property
+    def _leaves(self) -> dict[bytes, tuple[list[ModelLeaves], LeafMasks] | None]:
+        """The leaves of all models, by the weights of their raw scores: those of one label, mostly."""
+        return {}
 
     def bounds(self, allowed: Sequence[Encoded]) -> tuple[Floats, Floats]:
         """Return lower and upper bounds (k,) on the raw scores of all structures."""

@@ -25,7 +25,6 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.listed import Listed
 from mlflow_cf.engine.nodes import whole_box
-from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.goal import BoundTarget, Scorer, Votes
 from mlflow_cf.goal.scorer import lower_bound, may_meet, upper_bound
 from mlflow_cf.goal.targets import lacking, rate_sums
@@ -88,7 +87,6 @@ worlds = st.builds(
 def _one_of_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small worlds have few models, of which one bounds the others here."""
     monkeypatch.setattr(thresholds, "HARDEST", 1)
-    monkeypatch.setattr(thresholds, "LISTING", 2)
     monkeypatch.setattr(thresholds, "ASKED_AT_ONCE", 2)
 
 
@@ -192,7 +190,7 @@ def test_several_changes_that_all_models_accept_are_the_nearest_there_are(
     st.sampled_from([0.0, 0.5]),
     st.floats(1.3, 4.0),
 )
-def test_four_changes_that_all_models_accept_are_listed(
+def test_what_all_models_accept_is_listed_up_to_the_nearest(
     seed: int, name: str, count: int, least: float, c: float, limit: float
 ) -> None:
     models, frame = five_columns(seed, name, count, least)
@@ -204,23 +202,21 @@ def test_four_changes_that_all_models_accept_are_listed(
     assume(scorer is not None)
     row = frame.iloc[refused[:1]]
     problem = replace(problem_of(explained, row), rate=scorer.rate, scorer=scorer)
-    few = Engine(problem).few
-    assert few is not None
-    sets = few.sets(limit, 4)
-    assert sets is not None
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thresholds, "SETS_AT_ONCE", 5)
-        found = few.three.four(sets, TripleLimits(limit, np.empty(0), 1e-6), Budget(10**7))
-    assert found is not None
+    agreed = Engine(problem).agreed
+    assert agreed is not None
+    found = agreed.nearest(limit, 1e-6, Budget(10**7))
+    assert found.whole
     codes = np.array(list(product(*(range(len(group.actions)) for group in problem.groups))))
-    codes = codes[(codes != problem.own).sum(axis=1) == 4]
+    codes = codes[np.isin((codes != problem.own).sum(axis=1), range(1, 5))]
     every = explained.space.decode(problem.rows(codes))
     share, far = np.min([model.predict_proba(every)[:, 1] for model in models], axis=0), problem.distance(codes)
     first = far[share > 0.5 + 1e-3].min(initial=np.inf)
-    assert {tuple(code) for code in found.tolist()} <= {tuple(code) for code in codes[share > 0.5 - 1e-3].tolist()}
-    assert (problem.distance(found) <= limit + 1e-9).all()
+    listed = {tuple(code) for code in found.codes.tolist()}
+    assert listed <= {tuple(code) for code in codes[share > 0.5 - 1e-3].tolist()}
+    assert {tuple(code) for code in codes[(share > 0.5 + 1e-3) & (far <= min(first, limit) - 1e-9)].tolist()} <= listed
+    assert (problem.distance(found.codes) <= min(first, limit) + 1e-9).all()
     if first <= limit - 1e-9:
-        assert np.isclose(problem.distance(found), first, atol=1e-9).any()
+        assert np.isclose(problem.distance(found.codes), first, atol=1e-9).any()
 
 
 @dear(4)

@@ -18,7 +18,7 @@ from mlflow_cf.engine.few_changes import try_few_changes
 from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.explainers.geco.around import CLOSE
 from mlflow_cf.problem import Budget
-from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges, TriplesBeside
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, GridChanges
 
 DOUBT = CLOSE + thresholds.SWEPT
 SLACK = 1e-9
@@ -172,68 +172,6 @@ def test_three_changes_that_several_models_may_accept_are_all_listed_nearest_fir
         assert distance == pytest.approx(right)
         assert (each[at] >= may - SLACK).all()
         assert beyond - SLACK <= right <= last + SLACK
-
-
-@dear(6)
-@given(st.integers(0, 2**16), st.integers(1, 3), st.sampled_from([4, 12]), st.booleans(), st.data())
-def test_three_features_are_refused_only_where_a_model_refuses_all_their_changes(seed, models, most, wide, data):
-    grid = Grid(seed, models, most, wide=wide)
-    grid.weights[:] = data.draw(st.sampled_from([-1.0, 1.0]))
-    changed = data.draw(st.integers(0, COLUMNS - 1))
-    beside = [grid.own, grid.own.copy()]
-    beside[1][changed] = data.draw(st.integers(grid.start[changed], grid.start[changed + 1] - 1))
-    sets = [
-        (at, three) for at in (0, 1) for three in combinations(range(COLUMNS), 3) if at == 0 or changed not in three
-    ]
-    limits = np.array([data.draw(st.sampled_from([3.0, 8.0, 20.0, 60.0])) for _ in sets])
-    which, features = np.array([at for at, _ in sets]), np.array([three for _, three in sets])
-    may = float(np.quantile(grid.each(np.array(beside)), data.draw(st.floats(0, 1)))) + data.draw(st.floats(-0.5, 1.5))
-    asked = AskedTriples(features, grid.weights, may, np.inf, grid.c, 60.0, 10**9, joins=False, models=models)
-    changes = GridChanges(grid.own, grid.cost, grid.peak)
-    refused = grid.trees.boxes(grid.values).refused(changes, asked, TriplesBeside(np.array(beside), which, limits))
-    if wide and models > 1:  # leaves are of one model each
-        assert refused is None
-        return
-    for (at, three), limit, told in zip(sets, limits, refused, strict=True):
-        spans = [np.arange(*grid.start[[column, column + 1]]) for column in three]
-        places = np.array(list(product(*spans)), dtype=np.intp)
-        rows = np.tile(beside[at], (len(places), 1))
-        rows[:, three] = places
-        each, changed_all = grid.each(rows), (places != grid.own[list(three)]).all(axis=1)
-        if told:
-            near = changed_all & (grid.cost[places].sum(axis=1) <= limit - SLACK)
-            assert (each[near] < may + SLACK).all(axis=0).any()
-        else:
-            assert (each >= may - SLACK).any(axis=0).all()
-
-
-@dear(6)
-@given(st.integers(0, 2**16), st.integers(1, 4), st.sampled_from([1, 2]), st.integers(1, 20), st.data())
-def test_candidates_are_refused_by_the_models_that_score_them_too_low(seed, models, width, most, data):
-    rng, space = np.random.default_rng(seed), space_of(background(seed))
-    trees = random_trees(seed, space, models * width, trees=8, depth=4)
-    sizes = np.diff(trees.trees.features.start)
-    rows = [rng.integers(0, size, 60) for size in sizes]
-    for column in rows:  # some features are as those of the row, which is the first
-        column[rng.random(60) < 0.5] = column[0]
-    weights = rng.normal(0, 1, width)
-    each = trees.sums(rows).reshape(60, models, width) @ weights
-    may = float(np.quantile(each, data.draw(st.floats(0, 1)))) + 1e-7
-    asked = trees.refusals([column[:1] for column in rows], weights, may)
-    left, told = np.arange(60), []
-    while len(left):
-        told.append(asked.refused([column[left] for column in rows], most))
-        assert (~told[-1]).sum() == most or len(told[-1]) == len(left)
-        left = left[len(told[-1]) :]
-    assert np.concatenate(told).tolist() == (each < may).any(axis=1).tolist()
-    assert set(asked.refusing) <= set(np.flatnonzero((each < may).any(axis=0)).tolist())
-    assert bool(asked.refusing) == bool((each < may).any())
-
-
-def test_models_that_share_leaves_are_not_told_apart():
-    trees = random_trees(0, space_of(background(0)), 4, trees=3, depth=3, wide=True)
-    row = [np.zeros(1, dtype=np.int64) for _ in np.diff(trees.trees.features.start)]
-    assert trees.refusals(row, np.ones(2), 0.0) is None
 
 
 def test_a_limit_on_what_is_looked_at_is_kept():

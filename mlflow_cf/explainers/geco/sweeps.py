@@ -12,11 +12,12 @@ from functools import cached_property
 import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
+from mlflow_cf.engine.agreed import NearestAgreed
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
 from mlflow_cf.engine.three_changes import TripleLimits
-from mlflow_cf.engine.thresholds import MOST_FLAGS, PAIRS_PER_ROW
+from mlflow_cf.engine.thresholds import AGREED_SHARE, MOST_FLAGS, PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import CLOSE, Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
@@ -67,10 +68,18 @@ class Sweeps:
 
     def run(self) -> tuple[Floats, dict[str, int | float]]:
         """Return favourable rows (m, d), nearest first, and the statistics of the search."""
-        problem = self.problem
+        agreed = self._agreed()
+        if agreed is not None and agreed.whole:
+            self.settled = True
+            return self.problem.rows(self._first(agreed.codes)), self.statistics.summary(0, self.budget.used)
         few = self._few()
-        if problem.count > 1:
+        if self.problem.count > 1:
             return self._several(few)
+        return self._one(few, self.problem.own[None][:0] if agreed is None else agreed.codes)
+
+    def _one(self, few: FewChanges | None, known: Codes) -> tuple[Floats, dict[str, int | float]]:
+        """Search for one answer, where some candidates (m, G) are `known`."""
+        problem = self.problem
         near = None if few is None else self._single(few)
         if few is not None and near is None:
             near = self._single_or_pair(few)
@@ -78,6 +87,7 @@ class Sweeps:
             self.settled = True
             return problem.rows(near), self.statistics.summary(0, self.budget.used)
         members = self.members
+        members.score(known)
         # all three changes take less time than to build an answer up, by which they would be limited
         self.settled = few is not None and few.three.tells and (self._pair(few) or self._triple(few))
         if not self.settled and self._none_at_all():
@@ -95,6 +105,21 @@ class Sweeps:
         if self.settled:  # others have changes that they do not need, and to undo them takes another call of the model
             found = found[(found != problem.own).sum(axis=1) < self._unknown]
         return problem.rows(found), self.statistics.summary(generations, self.budget.used)
+
+    def _agreed(self) -> NearestAgreed | None:
+        """Return what many models must all accept; None where they do not list it."""
+        agreed = self.engine.agreed
+        if agreed is None:
+            return None
+        part = self.budget.part(int(AGREED_SHARE * self.budget.left), AGREED_SHARE)
+        with self._counted("sweep", len(self.problem.space)):
+            found = agreed.nearest(np.inf, CLOSE, part)
+            self.budget.take(part.used)
+        return found
+
+    def _first(self, codes: Codes) -> Codes:
+        """Return the nearest of candidates (m, G) that are favourable."""
+        return self._nearest(codes, np.zeros(len(codes), dtype=np.bool_))
 
     def _none_at_all(self) -> bool:
         """Whether nothing favourable is known, and bounds prove that there is nothing."""
@@ -196,18 +221,7 @@ class Sweeps:
         if sets is None or not len(sets):
             return sets is not None
         with self._counted("sweep", 2):
-            refused = self.budget.take(len(sets)) == len(sets) and self._none_possible(sets)
-        return refused or (self._unknown == 4 and self._four(few, sets))
-
-    def _four(self, few: FewChanges, sets: Bools) -> bool:
-        """Note the nearest candidates of some sets (s, G) of four changes; whether that is all."""
-        limits = TripleLimits(self.members.cutoff, np.empty(0), CLOSE)
-        with self._counted("sweep", 4):
-            found = few.three.four(sets, limits, self.budget)
-        if found is not None:
-            self.members.score(found)
-            self._unknown = 5
-        return found is not None
+            return self.budget.take(len(sets)) == len(sets) and self._none_possible(sets)
 
     def _none_possible(self, sets: Bools) -> bool:
         """Whether bounds refuse all candidates whose changed groups are one of some sets (s, G)."""

@@ -85,20 +85,6 @@ class AskedTriples(NamedTuple):
     models: int = 1
 
 
-class TriplesBeside(NamedTuple):
-    """Three changes each beside others, which the row has already.
-
-    Attributes:
-        values: (v, d) the values of the grid that rows have with such changes, or of the row itself.
-        which: (s,) the row that each set of three features is asked of; those of one follow each other.
-        limit: (s,) how far the three changes are at most.
-    """
-
-    values: Array
-    which: Array
-    limit: Array
-
-
 class FoundTriples(NamedTuple):
     """What was found.
 

@@ -39,8 +39,9 @@ from mlflow_cf.structures.kernels.trees import (
     room_for,
     walk_of,
 )
-from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges, TriplesBeside
+from mlflow_cf.structures.kernels.triple_grid import AskedTriples, FoundTriples, GridChanges
 from mlflow_cf.structures.layers.columns import Column
+from mlflow_cf.structures.model_leaves import ModelLeaves
 from mlflow_cf.structures.pair_tables import Numbers, PairTables
 from mlflow_cf.structures.parts import Leaves
 from mlflow_cf.structures.structure import Encoded, Flags, Link
@@ -50,8 +51,8 @@ from mlflow_cf.structures.trees.costs import TreeCosts
 from mlflow_cf.structures.trees.forest import Forest, Ints
 from mlflow_cf.structures.trees.growth import TreeGrowth
 from mlflow_cf.structures.trees.leaves import leaves_of
-from mlflow_cf.structures.trees.refusals import TreeRefusals
-from mlflow_cf.structures.trees.triples import find_triples, refused_triples
+from mlflow_cf.structures.trees.model_leaves import model_leaves
+from mlflow_cf.structures.trees.triples import find_triples
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,10 +170,9 @@ class TreeEnsemble:
         trees = self.trees._replace(nodes=some, base=base)
         return replace(self, trees=restrict_trees(everything, np.arange(len(self.lookups)), trees))
 
-    def refusals(self, row: Sequence[Encoded], weights: Floats, may: float) -> TreeRefusals | None:
-        """Return questions to many models about candidates of a row; see `SupportsRefusals`."""
-        shared = bool((self.trees.nodes.outputs < 0).any())  # leaves that all models share
-        return None if shared else TreeRefusals(self.trees, row, weights, may)
+    def model_leaves(self, weights: Floats) -> ModelLeaves | None:
+        """Return the leaves of all models as bits; see `SupportsModelLeaves`."""
+        return model_leaves(self.trees, weights)
 
     def sweep(
         self, rows: Sequence[Encoded], values: Sequence[Encoded | None], wanted: Flags | None = None
@@ -274,10 +274,6 @@ class TreeBoxes:
     def triples(self, changes: GridChanges, asked: AskedTriples, known: Floats) -> FoundTriples | None:
         """Return candidates of three changes; see `SupportsTriples`."""
         return find_triples(self.trees, self.cells, changes, asked, known)
-
-    def refused(self, changes: GridChanges, asked: AskedTriples, beside: TriplesBeside) -> Flags | None:
-        """Return which three features one of several models refuses to change; see `SupportsTriples`."""
-        return refused_triples(self.trees, self.cells, changes, asked, beside)
 
     def leaves(self) -> tuple[Leaves, list[Encoded]]:
         """Return the leaves that rows of the grid reach, and the cells of its values; see `SupportsLeaves`."""

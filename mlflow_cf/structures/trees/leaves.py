@@ -26,7 +26,7 @@ from mlflow_cf.structures.trees.cells import Lookup
 def leaves_of(trees: Trees, lookups: Sequence[Lookup], link: Link) -> Leaves:
     """Return the reachable leaves of compiled trees, tree after tree."""
     nodes, base = trees.nodes, trees.base
-    tree = _tree_of(nodes)
+    tree = tree_of(nodes)
     leaves = np.flatnonzero(nodes.tests[:, FEATURE] < 0)
     leaves = leaves[np.argsort(tree[leaves], kind="stable")]
     leaf, test, goes_left = _ways(nodes, leaves)
@@ -54,7 +54,7 @@ def leaves_of(trees: Trees, lookups: Sequence[Lookup], link: Link) -> Leaves:
     )
 
 
-def _tree_of(nodes: Nodes) -> Array:
+def tree_of(nodes: Nodes) -> Array:
     """Return the tree (nodes,) of every node."""
     tree = np.empty(len(nodes.tests), dtype=np.int32)
     level = nodes.roots

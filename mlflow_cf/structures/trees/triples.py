@@ -15,9 +15,7 @@ from mlflow_cf.structures.kernels.triple_grid import (
     Grid,
     GridChanges,
     TripleRoom,
-    TriplesBeside,
 )
-from mlflow_cf.structures.kernels.triple_refusals import Rows, refuse_triples
 from mlflow_cf.structures.kernels.triples import list_triples
 from mlflow_cf.structures.pair_tables import Numbers
 from mlflow_cf.structures.structure import Flags
@@ -49,26 +47,6 @@ def find_triples(
         return None
     count = found.counts[0]
     return found._replace(at=question.order[found.at[:count]], far=found.far[:count], sure=found.sure[:count])
-
-
-def refused_triples(
-    trees: Trees, cells: Ints, changes: GridChanges, asked: AskedTriples, beside: TriplesBeside
-) -> Flags | None:
-    """Return which three features one of several models refuses to change; see `SupportsTriples`.
-
-    Args:
-        trees, cells: as in `find_triples`.
-        changes, asked, beside: as there.
-    """
-    question = _question(trees, cells, changes, asked)
-    if question is None:
-        return None
-    own = cells[beside.values] - trees.features.start[:-1]
-    X = np.empty((len(own), trees.walk.start[-1]), dtype=np.int32)
-    find_comparands(own.astype(np.int32), trees.walk, X.reshape(-1))
-    refused = np.empty(len(asked.features), dtype=np.bool_)
-    refuse_triples(asked, Rows(X, beside.which, beside.limit), question.grid, trees, question.room, refused)
-    return refused
 
 
 def _question(trees: Trees, cells: Ints, changes: GridChanges, asked: AskedTriples) -> _Question | None:
