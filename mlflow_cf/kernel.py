@@ -100,6 +100,16 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     return compiled
 
 
+def called(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile `function` once for a kernel that calls it in several places or seldom; Python cannot.
+
+    A call with a tuple of many arrays takes some tenths of a microsecond; code that stands in a kernel several times
+    takes seconds to compile.
+    """
+    compiled: Callable[P, R] = _njit(no_cpython_wrapper=True)(function)
+    return compiled
+
+
 @cache
 def _say_that_nothing_is_kept() -> None:
     """Log it once, not once per kernel."""

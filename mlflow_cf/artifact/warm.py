@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mlflow_cf.engine.agreed import try_agreement
 from mlflow_cf.engine.few_changes import try_few_changes
 from mlflow_cf.engine.nodes import tighten_boxes
 from mlflow_cf.engine.sets.search import try_sets
@@ -65,6 +66,7 @@ def _explain(explained: ExplainedModel) -> None:
     if isinstance(structure, SupportsProduct):
         structure.product(encoded, np.arange(len(encoded)))
     try_few_changes(structure, codes)
+    try_agreement(structure, codes)
     try_sets(structure, codes)
     Inliers.fit(explained.space, codes)
 

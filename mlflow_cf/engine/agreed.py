@@ -24,7 +24,9 @@ from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.rounding import loose
 from mlflow_cf.structures.agreement import DEEPEST, Agreement, AskedSets
+from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.kernels.triple_grid import GridChanges
+from mlflow_cf.structures.structure import Structure
 
 
 class NearestAgreed(NamedTuple):
@@ -169,3 +171,17 @@ class Agreed:
         """Return how many bounds are made at most, in what is left of the budget and of the time."""
         most, seconds = budget.left * thresholds.BOUNDS_PER_ROW, budget.seconds_left
         return most if seconds is None else int(min(most, max(seconds, 0.0) * thresholds.BOUNDS_PER_SECOND))
+
+
+def try_agreement(structure: Structure, Z: Floats) -> None:
+    """List what a model accepts beside itself, of the first of coded rows (m, d) with values of the others.
+
+    It warms up the kernels, so that no later row waits until they are compiled.
+    """
+    joined = Joined.of([structure, structure], Z.shape[1])
+    values, width = [joined.encode(column, codes) for column, codes in enumerate(Z.T)], structure.outputs
+    changes = GridChanges(np.arange(Z.shape[1]) * len(Z), np.ones(Z.size), np.ones(Z.size))
+    agreement = joined.agreement(values, changes, [np.ones(width), np.ones(width)])
+    if agreement is not None:
+        asked = AskedSets(np.arange(Z.shape[1])[None, :DEEPEST], np.zeros(2), 0.0, some=False)
+        agreement.listed(asked, 0, np.inf, 1)

@@ -20,11 +20,11 @@ from mlflow_cf.structures.model_leaves import ModelLeaves
 Codes = NDArray[np.intp]
 DEEPEST: Final = 8  # features of a set
 FOUND: Final = 512  # candidates that are listed at once: the nearest of them tells how near the others must be
-
-MOST_PAIRS: Final = 2**17
-PLANES: Final = 4
-SOME: Final = 16
-MANY: Final = 4
+MOST_PAIRS: Final = 2**17  # of values of two features that some models accept: 2 MB
+MOST_KINDS: Final = 2**18  # of two features, in a plane of scores: 2 MB
+PLANES: Final = 4  # of models' scores of such pairs that are made before pairs are looked at
+SOME: Final = 16  # values of a feature that are looked at before all others, where there are so many times more:
+MANY: Final = 4  # of Credit, whose amounts take 500 values, three-change rows take a fifth, others the same
 
 
 def together(leaves: Sequence[ModelLeaves]) -> LeafMasks:
@@ -167,7 +167,7 @@ def _room(masks: LeafMasks, values: int) -> AgreementRoom:
         scores=np.zeros(int(kinds.max()) + 1),
         many=numbers(levels),
         pairs=np.empty((MOST_PAIRS, 2), dtype=np.int64),
-        planes=np.empty((PLANES, (int(kinds.max()) + 1) ** 2)),
+        planes=np.empty((PLANES, min((int(kinds.max()) + 1) ** 2, MOST_KINDS))),
         width=numbers(PLANES),
         tally=numbers(7),
     )

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.kernel import inner, kernel
+from mlflow_cf.kernel import called, inner, kernel
 from mlflow_cf.structures.kernels.agreement_pairs import list_pairs, write_line
 from mlflow_cf.structures.kernels.agreement_state import (
     BOUNDS,
@@ -139,7 +139,7 @@ def _score_kinds(model: Any, feature: Any, of: Agreeing) -> None:
         room.scores[kind] = largest_value(room.free, masks.accepts, at, tested, masks.several[model], masks)
 
 
-@inner
+@called
 def _last_survivors(level: Any, of: Agreeing) -> Any:
     """Do the same for the last feature, where a model scores all values in one go."""
     row, _, room = of
@@ -210,11 +210,14 @@ def _enter(level: Any, found: Array, of: Agreeing) -> Any:
 def _list_set(of: Agreeing, most: Any, found: Array) -> Any:
     """Write the candidates of the present set; return whether that is all, within so many bounds."""
     row, _, room = of
-    room.spent[0], room.peak[0], level, last = 0.0, 0.0, 0, room.tally[DEPTH] - 1
-    room.tally[FULL] = 0
-    if not _enter(0, found, of):
-        return room.tally[FULL] == 0
+    room.spent[0], room.peak[0], room.tally[FULL] = 0.0, 0.0, 0
+    level, last, enters = np.int64(0), room.tally[DEPTH] - 1, True  # a plain 0 would compile all of it twice
     while level >= 0:
+        if enters:
+            enters = False
+            if not _enter(level, found, of):
+                level -= 1
+            continue
         at = room.next[level]
         if at == row.begin[room.feature[level] + 1]:
             level -= 1
@@ -227,7 +230,7 @@ def _list_set(of: Agreeing, most: Any, found: Array) -> Any:
         if level < last:
             room.spent[level + 1] = room.spent[level] + row.cost[place]
             room.peak[level + 1] = max(room.peak[level], row.peak[place])
-            level += 1 if _enter(level + 1, found, of) else 0
+            level, enters = level + 1, True
             continue
         line = write_line(last, found, of)
         if line >= 0:
@@ -254,7 +257,7 @@ def list_agreed(sets: Array, of: Agreeing, most: int, found: Array) -> int:
     while room.tally[SETS] < len(sets) and 2 * room.tally[LISTED] <= len(found) and room.tally[BOUNDS] <= most:
         for level in range(sets.shape[1]):
             room.feature[level] = sets[room.tally[SETS], level]
-        _swap(0, 0, of)
+        _swap(np.int64(0), np.int64(0), of)
         before = room.tally[LISTED]
         if room.least[0] <= room.within[0] and not _list_set(of, most, found):
             if before == 0:

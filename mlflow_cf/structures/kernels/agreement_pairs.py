@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.kernel import inner
+from mlflow_cf.kernel import called, inner
 from mlflow_cf.structures.kernels.agreement_state import BOUNDS, FULL, LISTED, Agreeing, hold
 from mlflow_cf.structures.kernels.leaf_masks import add_lines_of, add_rectangles_of
 
@@ -36,7 +37,7 @@ def _score_pairs(model: Any, level: Any, part: Any, of: Agreeing) -> Any:
     """Write the scores of pairs of kinds of values of the last two features into a plane; return the width of a line.
 
     The lines are those of the first feature, if the width is positive. 0: leaves accept kinds of neither feature that
-    are one after the other.
+    are one after the other, or the plane is too small.
     """
     _, masks, room = of
     first, second, sign = room.feature[level], room.feature[level + 1], 1
@@ -44,6 +45,8 @@ def _score_pairs(model: Any, level: Any, part: Any, of: Agreeing) -> Any:
         first, second, sign = second, first, -1
         if not masks.spanned[model, first]:
             return 0
+    if (masks.kinds[model, first] + 1) * (masks.kinds[model, second] + 1) > room.planes.shape[1]:
+        return 0
     hold(model, level, of)
     plane = room.planes[part]
     for at in range((masks.kinds[model, first] + 1) * (masks.kinds[model, second] + 1)):
@@ -120,13 +123,13 @@ def _kept_pairs(count: Any, at: Any, of: Agreeing) -> Any:
     return kept
 
 
-@inner
+@called
 def list_pairs(level: Any, found: Array, of: Agreeing) -> Any:
     """Write the candidates of a node with two features that are left; return whether that was done."""
     room = of.room
     models = min(room.asked.size, len(room.planes))
     for at in range(models):
-        room.width[at] = _score_pairs(room.asked[at], level, at, of)
+        room.width[at] = _score_pairs(room.asked[at], level, np.int64(at), of)
         if room.width[at] == 0:
             return False
     count = _pairs(level, models, of)
@@ -134,7 +137,7 @@ def list_pairs(level: Any, found: Array, of: Agreeing) -> Any:
         return False
     for at in range(models, room.asked.size if count else 0):
         model = room.asked[at]
-        room.width[0] = _score_pairs(model, level, 0, of)
+        room.width[0] = _score_pairs(model, level, np.int64(0), of)
         if room.width[0] == 0:
             return False
         count = _kept_pairs(count, at, of)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.kernel import inner
+from mlflow_cf.kernel import called, inner
 from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, largest_value
 
 Array = NDArray[Any]
@@ -55,8 +55,11 @@ class AgreementRoom(NamedTuple):
         feature: (levels,) the features; least: (levels + 1,) what changes of those from one on cost at least.
         spent, peak: (levels + 1,) what the values cost that are taken; next: (levels,) the value that comes next.
         node: (levels,) the node that is looked at; survivor: (levels, n) the last one where each value may be accepted.
-        places, scores, many: (n,), (kinds + 1,), (levels,) workspace.
-        tally: (6,) numbers, see below.
+        places: (n,) values of features; many: (levels,) how many.
+        scores: (kinds + 1,) of the kinds of values of the last feature.
+        pairs: (p, 2) values of the last two features; planes: (m, q) scores of some models for the kinds of both, whose
+            lines have a `width` (m,).
+        tally: (7,) numbers, see below.
     """
 
     may: Array
@@ -89,9 +92,9 @@ class AgreementRoom(NamedTuple):
     tally: Array
 
 
-DEPTH, SETS, BOUNDS, LISTED, NODES, LOOKS, FULL = range(
-    7
-)  # features of a set; sets, bounds, candidates, nodes, looks so far
+# Numbers in a tally: features of a set; sets, bounds of models, candidates, nodes and looks at a node's features so far;
+# whether there was no room for a candidate.
+DEPTH, SETS, BOUNDS, LISTED, NODES, LOOKS, FULL = range(7)
 
 
 class Agreeing(NamedTuple):
@@ -102,7 +105,7 @@ class Agreeing(NamedTuple):
     room: AgreementRoom
 
 
-@inner
+@called
 def _begin_model(model: Any, of: Agreeing) -> None:
     """Write what a model's kinds of values cost, and which leaves they reach together."""
     row, masks, room = of
@@ -149,7 +152,7 @@ def _reached(model: Any, level: Any, left: Any, of: Agreeing) -> Any:
     return masks.where[model, feature] + (low - 1) * size if low else np.int64(-1)
 
 
-@inner
+@called
 def _hold_own(model: Any, of: Agreeing) -> None:
     """Write the leaves of a model that the row's own values leave of the features that are not in the set."""
     row, masks, room = of
@@ -168,7 +171,7 @@ def _hold_own(model: Any, of: Agreeing) -> None:
                 room.fixed[0, word] &= masks.accepts[where + word]
 
 
-@inner
+@called
 def hold(model: Any, level: Any, of: Agreeing) -> None:
     """Write the leaves of a model that are left at a node, and at those above it, once."""
     row, masks, room = of
@@ -187,7 +190,7 @@ def hold(model: Any, level: Any, of: Agreeing) -> None:
             room.fixed[at, word] = room.fixed[at - 1, word] & masks.accepts[where + word]
 
 
-@inner
+@called
 def begin_look(model: Any, level: Any, left: Any, of: Agreeing) -> Any:
     """Write what a model has left where the feature of a level varies; return whether it may accept any candidate.
 
