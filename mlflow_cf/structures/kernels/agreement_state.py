@@ -92,7 +92,7 @@ class AgreementRoom(NamedTuple):
     tally: Array
 
 
-# Numbers in a tally: features of a set; sets, bounds of models, candidates, nodes and looks at a node's features so far;
+# Numbers in a tally: features of a set; sets, bounds of models, candidates, nodes and looks at their features so far;
 # whether there was no room for a candidate.
 DEPTH, SETS, BOUNDS, LISTED, NODES, LOOKS, FULL = range(7)
 
