@@ -95,13 +95,15 @@ class Agreed:
     def nearest(self, limit: float, tolerance: float, budget: Budget) -> NearestAgreed:
         """Return the candidates no farther than `limit` that may be answers, or some of them.
 
-        Scores may be off by `tolerance`, in units of max(1, |score|).
+        Scores may be off by `tolerance`, in units of max(1, |score|). That takes a share of the budget at most.
         """
         kept = self._kept
         known = kept is not None and limit <= kept.limit and tolerance <= kept.tolerance
         if kept is None or not (known if kept.whole else known and limit == kept.limit):
             asking = NearestFirst(self.problem, self.scorer, tolerance + thresholds.SWEPT)
-            found = self._listed(loose(limit), asking, budget)
+            part = budget.part(int(thresholds.AGREED_SHARE * budget.left), thresholds.AGREED_SHARE)
+            found = self._listed(loose(limit), asking, part)
+            budget.take(part.used)
             near = found.codes[self.problem.distance(found.codes) <= found.limit]
             kept = self._kept = NearestAgreed(near[self.problem.lawful(near)], limit, tolerance, found.whole)
         return kept._replace(codes=kept.codes[self.problem.distance(kept.codes) <= limit])

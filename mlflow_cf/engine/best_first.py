@@ -289,9 +289,7 @@ class BestFirst:
         """Put what many models accept in place of all boxes; return whether that is all."""
         if engine.agreed is None:
             return False
-        part = self.budget.part(int(thresholds.AGREED_SHARE * self.budget.left), thresholds.AGREED_SHARE)
-        found = engine.agreed.nearest(self.limit, self.tolerance, part)
-        self.budget.take(part.used)
+        found = engine.agreed.nearest(self.limit, self.tolerance, self.budget)
         return found.whole and self._add(found.codes, 1)
 
     def _decide_few(self, few: FewChanges, whole: Bools) -> None:

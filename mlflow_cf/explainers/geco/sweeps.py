@@ -17,7 +17,7 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
 from mlflow_cf.engine.three_changes import TripleLimits
-from mlflow_cf.engine.thresholds import AGREED_SHARE, MOST_FLAGS, PAIRS_PER_ROW
+from mlflow_cf.engine.thresholds import MOST_FLAGS, PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import CLOSE, Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
@@ -111,11 +111,8 @@ class Sweeps:
         agreed = self.engine.agreed
         if agreed is None:
             return None
-        part = self.budget.part(int(AGREED_SHARE * self.budget.left), AGREED_SHARE)
         with self._counted("sweep", len(self.problem.space)):
-            found = agreed.nearest(np.inf, CLOSE, part)
-            self.budget.take(part.used)
-        return found
+            return agreed.nearest(np.inf, CLOSE, self.budget)
 
     def _first(self, codes: Codes) -> Codes:
         """Return the nearest of candidates (m, G) that are favourable."""
