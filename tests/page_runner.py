@@ -42,6 +42,8 @@ def be_the_script(script: Path, output: Path, variables: dict[str, str]) -> None
         os.dup2(file.fileno(), 2)
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
+    for name in ("MLFLOW_EXPERIMENT_ID", "MLFLOW_RUN_ID"):  # of an earlier test in the process that started this one
+        os.environ.pop(name, None)
     os.environ.update(variables)
     os.chdir(output.parent)
     sys.argv, sys.path[0] = [str(script)], str(script.parent)
