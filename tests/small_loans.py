@@ -12,10 +12,8 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 ROWS = 80
 CANARY = 97.53124  # one row's income; nobody but that row's owner should ever see it
 CONSTRAINTS = {"immutable": ["age"], "ranges": {"income": [0, 120]}, "max_changes": 2}
-PATIENT = {
-    "time_limit_s": 600.0,
-    "row_time_limit_s": 10.0,
-}  # where answers are compared: a busy machine cuts none short
+# where answers are compared: a busy machine cuts none short
+PATIENT = {"time_limit_s": 600.0, "row_time_limit_s": 10.0}
 
 
 def table() -> pd.DataFrame:

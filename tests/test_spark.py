@@ -21,6 +21,13 @@ from pyspark.errors import PySparkException
 
 from mlflow_cf.spark import background, explain
 
+OF_FUNCTIONS = {
+    "target": 1,
+    "output": "label",
+    "allow_functions": True,
+    "limits": small_loans.PATIENT,
+    "pip_requirements": [],
+}
 ALL = {"count": 2, "region": True, "levers": 1, "responsiveness": True, "reasons": True, "why_not": "full"}
 
 
@@ -172,14 +179,7 @@ def test_workers_that_cannot_open_the_model_are_told_at_once(frame, tmp_path):
         patch.syspath_prepend(tmp_path)
         of_the_driver = import_module("of_the_driver")
 
-        options = {
-            "target": 1,
-            "output": "label",
-            "allow_functions": True,
-            "limits": small_loans.PATIENT,
-            "pip_requirements": [],
-        }
-        mlflow_cf.save_model(of_the_driver.score, tmp_path / "model", data, validate="here", **options)
+        mlflow_cf.save_model(of_the_driver.score, tmp_path / "model", data, validate="here", **OF_FUNCTIONS)
         with pytest.raises(
             InputError, match=r"(?s)workers: cannot open the model .*of_the_driver|model: .*of_the_driver"
         ):
@@ -210,15 +210,8 @@ def test_a_worker_that_dies_is_replaced_with_the_same_answers(spark, tmp_path):
         patch.syspath_prepend(tmp_path)
         mortal = import_module("mortal")
 
-        options = {
-            "target": 1,
-            "output": "label",
-            "allow_functions": True,
-            "limits": small_loans.PATIENT,
-            "pip_requirements": [],
-        }
         model = tmp_path / "model"
-        mlflow_cf.save_model(mortal.score, model, data.iloc[:-1], code_paths=[tmp_path / "mortal.py"], **options)
+        mlflow_cf.save_model(mortal.score, model, data.iloc[:-1], code_paths=[tmp_path / "mortal.py"], **OF_FUNCTIONS)
         rows = data.assign(id=[f"p{number:02}" for number in range(len(data))])
         frame = in_spark(spark, rows, SCHEMA)
         found = answers(explain(frame, model, key="id"), "id")
@@ -241,14 +234,7 @@ def test_dates_decimals_and_labels_of_spark(spark, tmp_path):
         }
     )
     model = tmp_path / "model"
-    options = {
-        "target": 1,
-        "output": "label",
-        "allow_functions": True,
-        "limits": small_loans.PATIENT,
-        "pip_requirements": [],
-    }
-    mlflow_cf.save_model(later, model, data, validate="here", **options)
+    mlflow_cf.save_model(later, model, data, validate="here", **OF_FUNCTIONS)
     rows = data.head(20).assign(id=[f"p{number:02}" for number in range(20)])
     raw = rows.assign(
         since=rows["since"].dt.tz_localize("Europe/Vienna"),

@@ -64,9 +64,9 @@ class Engine:
     def few(self) -> FewChanges | None:
         """What one change does and what two do; None where a sweep does not look at all single changes."""
         problem = self.problem
-        return (
-            FewChanges(problem, problem.scorer, self.actions) if self._single and problem.scorer is not None else None
-        )
+        if problem.scorer is None or not self._single:
+            return None
+        return FewChanges(problem, problem.scorer, self.actions)
 
     @cached_property
     def agreed(self) -> Agreed | None:

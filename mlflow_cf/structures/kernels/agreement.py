@@ -25,6 +25,7 @@ from mlflow_cf.structures.kernels.agreement_state import (
     NODES,
     SETS,
     Agreeing,
+    ask_first,
     begin_look,
 )
 from mlflow_cf.structures.kernels.leaf_masks import add_leaves, largest_value
@@ -32,9 +33,7 @@ from mlflow_cf.structures.kernels.leaf_masks import add_leaves, largest_value
 Array = NDArray[Any]
 # CPU of searches of 20 rows of Credit, 30 of Adult and 30 of German, ms a row: 38, 9 and 8; with 2 and 16 of the former
 # 39, 9, 9 and 48, 12, 9; with 1 and 16 of the latter (8 of the former) 48, 13, 8 and 39, 11, 8.
-MODELS: Final = (
-    4  # that are asked about a value beside any of one more feature; four times as many with every other one
-)
+MODELS: Final = 4  # that are asked about a value beside one more feature; beside two four times as many, and so on
 WEIGHT: Final = 4  # a feature is not asked about if it has so many times more values than another that were accepted
 FEW: Final = 6  # values of a feature; with fewer, those of the last one are looked at for each
 
@@ -63,9 +62,7 @@ def _accepts(level: Any, place: Any, left: Any, of: Agreeing) -> Any:
                 room.tally[BOUNDS] += 1
             found = room.known[model, kind] & 1
         if found < 1:
-            for before in range(at, 0, -1):
-                room.asked[before] = room.asked[before - 1]
-            room.asked[0] = model
+            ask_first(at, of)
             break
     return found
 
@@ -158,9 +155,7 @@ def _last_survivors(level: Any, of: Agreeing) -> Any:
         else:
             count = 0
         if count == 0:
-            for before in range(at, 0, -1):
-                room.asked[before] = room.asked[before - 1]
-            room.asked[0] = model
+            ask_first(at, of)
             break
     for each in range(count):
         room.survivor[level, room.places[each]] = room.node[level]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.kernel import called, inner
-from mlflow_cf.structures.kernels.agreement_state import BOUNDS, FULL, LISTED, Agreeing, hold
+from mlflow_cf.structures.kernels.agreement_state import BOUNDS, FULL, LISTED, Agreeing, ask_first, hold
 from mlflow_cf.structures.kernels.leaf_masks import add_lines_of, add_rectangles_of
 
 Array = NDArray[Any]
@@ -142,9 +142,7 @@ def list_pairs(level: Any, found: Array, of: Agreeing) -> Any:
             return False
         count = _kept_pairs(count, at, of)
         if count == 0:
-            for before in range(at, 0, -1):
-                room.asked[before] = room.asked[before - 1]
-            room.asked[0] = model
+            ask_first(at, of)
             break
     for pair in range(count):
         line = write_line(level, found, of)

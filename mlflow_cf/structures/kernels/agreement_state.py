@@ -133,6 +133,16 @@ def _begin_model(model: Any, of: Agreeing) -> None:
 
 
 @inner
+def ask_first(at: Any, of: Agreeing) -> None:
+    """Ask the model that was asked as the one at a place before all others from now on: it has refused."""
+    asked = of.room.asked
+    model = asked[at]
+    for place in range(at, 0, -1):
+        asked[place] = asked[place - 1]
+    asked[0] = model
+
+
+@inner
 def _reached(model: Any, level: Any, left: Any, of: Agreeing) -> Any:
     """Return where `reach` has the leaves of a level's changes that cost no more than the least of them and `left`.
 

@@ -17,11 +17,12 @@ from mlflow_cf.structures.kernels.trees import FEATURE, LEFT, Array, Trees
 
 BITS: Final = 64  # of a word
 # A word with one bit times this number has another one in its upper six bits for each of the 64 (a de Bruijn sequence).
-_SEQUENCE = np.uint64(0x03F79D71B4CB0A89)
+_NUMBER = 0x03F79D71B4CB0A89
+_SEQUENCE = np.uint64(_NUMBER)
 _UPPER, _SIX = np.uint64(58), np.uint64(6)
 _ONE, _NONE = np.uint64(1), np.uint64(0)
 SLOTS: Final[NDArray[np.int64]] = np.array(
-    [((1 << bit) * 0x03F79D71B4CB0A89 % 2**64) >> 58 for bit in range(BITS)], dtype=np.int64
+    [((1 << bit) * _NUMBER % 2**64) >> 58 for bit in range(BITS)], dtype=np.int64
 )  # where the value of the leaf with each bit is
 
 
@@ -191,7 +192,7 @@ class LeafPaths(NamedTuple):
     Attributes:
         roots: (trees,) of its trees; bit: (nodes,) the bit of each leaf, counted from the first word of its model.
         cell: (d, kinds) a cell of every kind of each feature; kinds, where: (d,) as in `LeafMasks`; words: its words.
-        way: (levels, 3) nodes on the way, the child that was taken, and the depth.
+        way: (levels, 2) nodes on the way, and how many children of each were looked at.
     """
 
     roots: Array
