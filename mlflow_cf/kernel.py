@@ -48,8 +48,8 @@ SOURCES: Final = (
     "problem/actions.py",
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("agreement", "agreement_pairs", "agreement_state", "blocks", "contributions", "costs", "dense", "gains",
-       "growing", "leaf_masks", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees", "triple_events",
+      ("agreement", "agreement_state", "blocks", "contributions", "costs", "dense", "gains",
+       "growing", "heap", "leaf_masks", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees", "triple_events",
        "triple_grid", "triples")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []

@@ -40,14 +40,11 @@ ASKED_FIRST: Final = 16  # candidates of which it is asked at first whether a mo
 MORE_ASKED: Final = 4
 ASKED_AT_ONCE: Final = 4  # that all models may accept; CPU a row of Adult in one call 5.6 ms, with 8 or 16 of them 5.9
 
-# What many models of trees must all accept, set after set of changed features; times are in docs/survival.md
-MOST_AGREED: Final = 2**14  # sets of one size: four of 24 features, five of 20; one takes some microseconds
+# What many models of trees must all accept, the nearest candidates first; times are in docs/survival.md
 BOUNDS_PER_ROW: Final = 2**8  # of models' scores take about as long as the scores of a row by 30 models
-BOUNDS_PER_SECOND: Final = 2**20  # are made, at least: one takes 0.2 to 0.95 us
+BOUNDS_PER_SECOND: Final = 2**20  # are made, at least: one takes 0.4 to 0.8 us
+MORE_AGREED: Final = 4  # times as many candidates are listed at once, where those before were no answers
 AGREED_SHARE: Final = 0.5  # of the budget; the rest is for a search and a certificate where that does not suffice
-FIRST_AGREED: Final = 1.5  # times the cheapest two changes is looked within at first, and then so much farther:
-MORE_AGREED: Final = 1.5  # with 1.2 and 1.15 German takes half as long again, Adult and Credit as long
-STEPS_AGREED: Final = 2  # before it is asked whether bounds of all rows refuse them
 
 # Nodes of branch and bound
 MOST_LEAST: Final = 3  # groups that must change at least, as far as bounds know

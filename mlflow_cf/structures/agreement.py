@@ -1,173 +1,211 @@
-"""What several models of trees may all accept, by sets of changed features; see the kernels."""
+"""What several models of trees may all accept, the nearest candidates first; see the kernels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.agreement import list_agreed
-from mlflow_cf.structures.kernels.agreement_state import BOUNDS, LISTED, SETS, Agreeing, AgreementRoom, RowChanges
-from mlflow_cf.structures.kernels.leaf_masks import LeafMasks
+from mlflow_cf.structures.kernels.agreement import ALL, SOME, begin_agreed, list_agreed
+from mlflow_cf.structures.kernels.agreement_state import (
+    BOUNDS,
+    CHANGES,
+    LISTED,
+    ROWS,
+    Agreeing,
+    AgreementRoom,
+    RowValues,
+)
+from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, LeafRanges, note_ranges
 from mlflow_cf.structures.kernels.triple_grid import GridChanges
 from mlflow_cf.structures.model_leaves import ModelLeaves
 
 Codes = NDArray[np.intp]
 DEEPEST: Final = 8  # features of a set
-FOUND: Final = 512  # candidates that are listed at once: the nearest of them tells how near the others must be
-MOST_PAIRS: Final = 2**17  # of values of two features that some models accept: 2 MB
-MOST_KINDS: Final = 2**18  # of two features, in a plane of scores: 2 MB
-PLANES: Final = 4  # of models' scores of such pairs that are made before pairs are looked at
-SOME: Final = 16  # values of a feature that are looked at before all others, where there are so many times more:
-MANY: Final = 4  # of Credit, whose amounts take 500 values, three-change rows take a fifth, others the same
+FOUND: Final = 512  # candidates that are listed at once
+BOXES: Final = 2**17  # that wait to be looked at: 11 MB; searches of 0.1 s have some thousand
+SETS: Final = 2**16  # of features: 2 MB; searches of 0.1 s have some thousand
+HELD: Final = 2**20  # words of sets, 8 MB
 
 
-def together(leaves: Sequence[ModelLeaves]) -> LeafMasks:
-    """Return the leaves of several structures over the same features as those of one."""
+def together(leaves: Sequence[ModelLeaves]) -> tuple[LeafMasks, LeafRanges]:
+    """Return the leaves of several structures over the same features as those of one, and those of ranges of kinds."""
     parts = [part.masks for part in leaves]
     words = np.cumsum([0, *(part.first[-1] for part in parts)]).tolist()
     sizes = np.cumsum([0, *(len(part.accepts) for part in parts)]).tolist()
     moved = zip(parts, words, sizes, strict=False)
-    first, tree, tested, where = zip(
-        *((part.first[:-1] + at, part.tree + at, part.tested + at, part.where + begin) for part, at, begin in moved),
-        strict=True,
+    first, tree, where = zip(
+        *((part.first[:-1] + at, part.tree + at, part.where + begin) for part, at, begin in moved), strict=True
     )
-    return LeafMasks(
-        first=np.append(np.concatenate(first), words[-1]),
+    starts = np.append(np.concatenate(first), words[-1])
+    every = np.full(3 * sizes[-1] + int(np.diff(starts).max()), ~np.uint64(0))
+    np.concatenate([part.accepts for part in parts], out=every[: sizes[-1]])
+    masks = LeafMasks(
+        first=starts,
         tree=np.concatenate(tree),
         several=np.concatenate([part.several for part in parts]),
-        tested=np.concatenate(tested, axis=1).astype(np.int32),
-        split=np.concatenate([part.split for part in parts]),
         value=np.concatenate([part.value for part in parts]),
-        span=np.concatenate([part.span for part in parts], axis=1),
-        spanned=np.concatenate([part.spanned for part in parts]),
         base=np.concatenate([part.base for part in parts]),
         kinds=np.concatenate([part.kinds for part in parts]),
         where=np.concatenate(where),
-        accepts=np.concatenate([part.accepts for part in parts]),
+        accepts=every[: sizes[-1]],
     )
+    ranges = LeafRanges(every, np.empty(masks.kinds.shape, dtype=np.bool_))
+    note_ranges(masks, ranges)
+    return masks, ranges
 
 
-class ListedSets(NamedTuple):
-    """Candidates of sets of changed features that several models may all accept.
+class Listed(NamedTuple):
+    """Candidates that several models may all accept, the nearest ones first.
 
     Attributes:
-        at: (n, k) places of the values that features of a set take, among those of the grid.
-        next: the first set that was not looked at; bounds: how many bounds of models were made.
-        whole: whether all candidates of the sets before that are there; else one has more than there is room or time
-            for.
+        at: (n, d) places of the values that features take, among those of the grid.
+        bounds: how many bounds of models were made for them.
+        ended: whether no more are to come; whole: whether none is missing then.
     """
 
     at: Codes
-    next: int
     bounds: int
+    ended: bool
     whole: bool
 
 
-class AskedSets(NamedTuple):
+class Asked(NamedTuple):
     """What is asked.
 
     Attributes:
-        features: (s, k) sets of features that change; the others keep the row's own value.
         may: (models,) from which score on each may accept.
         c: weight of the largest peak in a distance.
-        some: whether only some of the values are looked at.
+        changes: how many features may change at most.
     """
 
-    features: Codes
     may: Floats
     c: float
-    some: bool
+    changes: int
 
 
 class Agreement:
-    """Several models about candidates of one row.
+    """Several models about candidates of one row."""
 
-    Attributes:
-        many: whether features take many more values than the some of them that can be looked at alone.
-    """
-
-    def __init__(self, masks: LeafMasks, kind: NDArray[np.int32], start: Codes, changes: GridChanges) -> None:
+    def __init__(
+        self, leaves: tuple[LeafMasks, LeafRanges], kind: NDArray[np.int32], start: Codes, changes: GridChanges
+    ) -> None:
         """Set up for a row.
 
         Args:
-            masks: the leaves of the models.
+            leaves: of the models.
             kind: (models, n) which values of a feature each cannot tell apart, of all in the grid.
             start: (d + 1,) the first value of each feature there.
             changes: what values cost, and which are the row's own.
         """
-        features = len(start) - 1
-        owner, changed = np.repeat(np.arange(features), np.diff(start)), np.ones(kind.shape[1], dtype=np.bool_)
+        masks, ranges = leaves
+        self._own, self._start = changes.own, start[:-1]
+        owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
+        order = np.lexsort((kind.sum(axis=0), owner))  # where all models' kinds ascend, their sum does
+        falls = _falls_then_rises(order, owner, start, changes)
+        if not falls.all():
+            others = np.lexsort((changes.cost, owner))
+            order = np.where(falls[owner], order, others)
+        ascends = np.ones(kind.shape, dtype=np.bool_)
+        ascends[:, 1:] = (np.diff(kind[:, order], axis=1) >= 0) | (owner[1:] != owner[:-1])
+        ranged = ranges.spanned & falls & np.logical_and.reduceat(ascends, start[:-1], axis=1)
+        changed = np.ones(len(order), dtype=np.bool_)
         changed[changes.own] = False
-        order = np.lexsort((changes.cost, owner))
-        order = order[changed[order]]
-        begin, least = np.searchsorted(owner[order], np.arange(features + 1)), np.full(features, np.inf)
-        np.minimum.at(least, owner[order], changes.cost[order])
-        row = RowChanges(kind, changes.own, changes.cost, changes.peak, order, begin, order, begin, least)
-        self._whole = Agreeing(row, masks, _room(masks, kind.shape[1]))
-        each = [
-            np.unique(np.linspace(at, stop - 1, SOME).astype(np.intp))
-            for at, stop in pairwise(begin.tolist())
-            if at < stop
-        ]
-        some = np.concatenate([order[:0], *(order[places] for places in each)])
-        few = row._replace(tried=some, begin=np.searchsorted(owner[some], np.arange(features + 1)))
-        self._some = self._whole._replace(row=few)
-        self.many = len(order) > MANY * len(some)
+        self._places = order[changed[order]]
+        begin = start - np.arange(len(start))
+        place = np.empty(len(order), dtype=np.intp)
+        place[order] = np.arange(len(order))
+        middle = place[changes.own] - np.arange(len(start) - 1)
+        cost, some = changes.cost[self._places], np.flatnonzero(np.diff(begin))
+        least = np.minimum.reduceat(cost, begin[some]) if len(some) else cost
+        nearest = np.argsort(least, kind="stable")
+        row = RowValues(
+            kind=np.ascontiguousarray(kind[:, self._places]),
+            own=np.ascontiguousarray(kind[:, changes.own]),
+            cost=cost,
+            peak=changes.peak[self._places],
+            begin=begin,
+            middle=middle,
+            ranged=ranged,
+            listed=np.logical_not(ranged.all(axis=0)),
+            cheapest=some[nearest],
+            least=least[nearest],
+            c=np.zeros(1),
+        )
+        self._of = Agreeing(row, masks, ranges, _room(masks))
 
-    def listed(self, asked: AskedSets, first: int, limit: float, most: int) -> ListedSets:
-        """Return candidates that all models may accept, set after set from the `first` one on, until they are many.
+    def ask(self, asked: Asked) -> None:
+        """Begin with the nearest candidates that all models may accept."""
+        row, _, _, room = self._of
+        room.may[:], row.c[:] = asked.may, asked.c
+        room.held[:], room.tally[:], room.near[:] = -1, 0, np.inf
+        room.tally[CHANGES] = asked.changes
+        if len(row.cheapest) and asked.changes:
+            begin_agreed(self._of)
+
+    def listed(self, limit: float, wanted: int, most: int) -> Listed:
+        """Return the next candidates that all models may accept.
 
         Args:
-            asked: the sets, and what models accept.
-            first: as said.
-            limit: how far candidates are at most.
+            limit: how far they are at most.
+            wanted: how many at least, where so many are left.
             most: bounds, at most.
         """
-        of = self._some if asked.some else self._whole
-        room, found = of.room, np.empty((FOUND, asked.features.shape[1]), dtype=np.int64)
-        room.may[:], room.within[:] = asked.may, (limit, asked.c)
-        room.tally[SETS], room.tally[BOUNDS] = first, 0
-        whole = list_agreed(asked.features, of, most, found)
-        return ListedSets(found[: room.tally[LISTED]], int(room.tally[SETS]), int(room.tally[BOUNDS]), whole == 1)
+        room, found = self._of.room, np.empty((FOUND, DEEPEST), dtype=np.int64)
+        room.tally[BOUNDS] = 0
+        state = list_agreed(self._of, limit, wanted, most, found)
+        values = found[: room.tally[LISTED]]
+        at = np.repeat(self._own[None], len(values), axis=0)
+        line, level = np.nonzero(values >= 0)
+        places = self._places[values[line, level]]
+        at[line, np.searchsorted(self._start, places, side="right") - 1] = places
+        return Listed(at, int(room.tally[BOUNDS]), state != SOME, state == ALL)
 
 
-def _room(masks: LeafMasks, values: int) -> AgreementRoom:
-    """Return arrays for a row with so many values."""
-    models, levels, words, kinds = len(masks.base), DEEPEST + 1, int(masks.first[-1]), masks.kinds.ravel()
-    numbers = partial(np.zeros, dtype=np.int64)
+def _falls_then_rises(order: Codes, owner: Codes, start: Codes, changes: GridChanges) -> NDArray[np.bool_]:
+    """Return (d,) which features' values cost, and add as largest change, the less the nearer they are to the own one.
+
+    Values come in an `order` (n,), each of a feature (n,).
+    """
+    own = np.zeros(len(order), dtype=np.intp)
+    own[changes.own] = 1
+    after = np.cumsum(own[order])[:-1] > owner[:-1]
+    falls = np.ones(len(order), dtype=np.bool_)
+    for some in (changes.cost, changes.peak):
+        rises = np.diff(some[order])
+        falls[1:] &= np.where(after, rises, -rises) >= 0
+    falls[start[:-1]] = True
+    return np.logical_and.reduceat(falls, start[:-1])
+
+
+def _room(masks: LeafMasks) -> AgreementRoom:
+    """Return arrays for a row."""
+    models, words, widest = len(masks.base), int(masks.first[-1]), int(np.diff(masks.first).max())
+    slots = max(HELD // words, 1)
+    numbers = partial(np.empty, dtype=np.int32)
     return AgreementRoom(
         may=np.empty(models),
-        within=np.empty(2),
         asked=np.arange(models),
-        begun=np.zeros(models, dtype=np.bool_),
-        near=numbers(masks.kinds.shape),
-        offset=(kinds.cumsum() - kinds).reshape(masks.kinds.shape),
-        cost=np.empty(kinds.sum()),
-        reach=np.empty_like(masks.accepts),
-        fixed=np.empty((levels, words), dtype=np.uint64),
-        held=numbers((levels, models)),
-        free=np.empty(words, dtype=np.uint64),
-        rest=np.empty(models),
-        ready=numbers(models),
-        known=numbers((models, int(kinds.max()))),
-        feature=numbers(levels),
-        least=np.zeros(levels + 1),
-        spent=np.zeros(levels + 1),
-        peak=np.zeros(levels + 1),
-        next=numbers(levels),
-        node=numbers(levels),
-        survivor=numbers((levels, values)),
-        places=numbers(values),
-        scores=np.zeros(int(kinds.max()) + 1),
-        many=numbers(levels),
-        pairs=np.empty((MOST_PAIRS, 2), dtype=np.int64),
-        planes=np.empty((PLANES, min((int(kinds.max()) + 1) ** 2, MOST_KINDS))),
-        width=numbers(PLANES),
-        tally=numbers(7),
+        fixed=np.empty((slots, words), dtype=np.uint64),
+        held=numbers((slots, models)),
+        common=np.empty(widest, dtype=np.uint64),
+        some=np.empty(widest, dtype=np.uint64),
+        rows=np.empty(2 * DEEPEST + ROWS, dtype=np.int64),
+        sets=numbers((SETS, DEEPEST)),
+        sizes=numbers(SETS),
+        of=numbers(BOXES),
+        low=numbers((BOXES, DEEPEST)),
+        high=numbers((BOXES, DEEPEST)),
+        keys=np.empty(BOXES),
+        numbers=np.empty(BOXES, dtype=np.int64),
+        unused=np.empty(BOXES, dtype=np.int64),
+        feature=np.empty(DEEPEST, dtype=np.int64),
+        first=np.empty(DEEPEST, dtype=np.int64),
+        last=np.empty(DEEPEST, dtype=np.int64),
+        near=np.empty(2),
+        tally=np.zeros(9, dtype=np.int64),
     )

@@ -27,7 +27,7 @@ from mlflow_cf.structures.capabilities import (
     is_steady,
     parts_of,
 )
-from mlflow_cf.structures.kernels.leaf_masks import LeafMasks
+from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, LeafRanges
 from mlflow_cf.structures.kernels.triple_grid import GridChanges
 from mlflow_cf.structures.layers.boxes import LinearBoxes
 from mlflow_cf.structures.model_leaves import ModelLeaves
@@ -157,7 +157,7 @@ class Joined:
         return Agreement(leaves[1], np.concatenate(kinds), np.append(0, np.cumsum([*map(len, values)])), changes)
 
     @cached_property
-    def _leaves(self) -> dict[bytes, tuple[list[ModelLeaves], LeafMasks] | None]:
+    def _leaves(self) -> dict[bytes, tuple[list[ModelLeaves], tuple[LeafMasks, LeafRanges]] | None]:
         """The leaves of all models, by the weights of their raw scores: those of one label, mostly."""
         return {}
 

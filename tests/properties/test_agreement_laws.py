@@ -1,4 +1,4 @@
-"""What several models of trees may all accept, listed set after set, against scoring every row."""
+"""What several models of trees may all accept, listed the nearest first, against scoring every row."""
 
 from itertools import combinations, product
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from laws import dear
 from worlds import background, space_of
 
-from mlflow_cf.structures.agreement import AskedSets
+from mlflow_cf.structures.agreement import Asked
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.kernels.triple_grid import GridChanges
 
@@ -74,17 +74,21 @@ class Models:
         changes = GridChanges(self.own, self.cost, self.peak)
         return self.joined.agreement(self.values, changes, self.weights)
 
+    def everything(self, most):
+        """Return the places (m, d) of all rows that change so many columns at most, how far each is, and its scores."""
+        sets = [some for size in range(1, most + 1) for some in combinations(range(COLUMNS), size)]
+        places, far = zip(*map(self.candidates, sets), strict=True)
+        rows = np.concatenate(places)
+        return rows, np.concatenate(far), self.scores(rows)
 
-def listed(agreement, asked, limit, most=10**9):
-    """Return all places that are listed, set after set."""
-    at, found = 0, []
-    while at < len(asked.features):
-        part = agreement.listed(asked, at, limit, most)
-        assert part.whole
-        assert part.next > at
-        found += [tuple(sorted(row)) for row in part.at.tolist()]
-        at = part.next
-    return found
+
+def listed(agreement, asked, limit, wanted=1, most=10**9):
+    """Return the places (m, d) of all that is listed, and whether that is all."""
+    agreement.ask(asked)
+    parts = []
+    while not parts or not parts[-1].ended:
+        parts.append(agreement.listed(limit, wanted, most))
+    return np.concatenate([part.at for part in parts]), parts[-1].whole
 
 
 @dear(6)
@@ -94,57 +98,56 @@ def listed(agreement, asked, limit, most=10**9):
     st.sampled_from([3, 9, 14]),
     st.sampled_from([3, 8]),  # 8: trees of several words
     st.integers(1, 4),
+    st.sampled_from([1, 7, 1000]),
     st.data(),
 )
-def test_what_all_models_may_accept_is_what_scoring_every_row_finds(seed, models, most, deepest, size, data):
-    world = Models(seed, models, most if size < 4 else 5, deepest)
-    sets = np.array(list(combinations(range(COLUMNS), size)))
-    rows = [world.candidates(list(some)) for some in sets]
-    places, far = np.concatenate([each for each, _ in rows]), np.concatenate([each for _, each in rows])
-    each = world.scores(places)
-    least = np.quantile(each, data.draw(st.floats(0, 0.95)), axis=0) if len(each) else np.zeros(models + 1)
-    limit = data.draw(st.floats(3, 60))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.structures.agreement.FOUND", 10_000)
-        agreement = world.agreement()
-        lists = [listed(agreement, AskedSets(sets, least, world.c, some), limit) for some in (True, False)]
-    for found in lists:
-        assert len(set(found)) == len(found)
-        known = {tuple(sorted(set(row) - set(world.own.tolist()))): at for at, row in enumerate(places.tolist())}
-        for row in found:
-            assert (each[known[row]] >= least - SLACK).all()
-            assert far[known[row]] <= limit + SLACK
-    good = np.flatnonzero((each >= least + SLACK).all(axis=1) & (far <= limit - SLACK))
-    assert {tuple(sorted(set(places[at].tolist()) - set(world.own.tolist()))) for at in good} <= set(lists[1])
+def test_what_all_models_may_accept_is_what_scoring_every_row_finds(seed, models, most, deepest, changes, wanted, data):
+    world = Models(seed, models, most if changes < 4 else 5, deepest)
+    rows, far, scores = world.everything(changes)
+    least = np.quantile(scores, data.draw(st.floats(0, 0.95)), axis=0) if len(scores) else np.zeros(models + 1)
+    limit = data.draw(st.sampled_from([3.0, 20.0, 60.0, np.inf]))
+    found, whole = listed(world.agreement(), Asked(least, world.c, changes), limit, wanted)
+    assert whole
+    known = {tuple(row): at for at, row in enumerate(rows.tolist())}
+    at = [known[tuple(row)] for row in found.tolist()]
+    assert len(set(at)) == len(at)
+    assert (scores[at] >= least - SLACK).all()
+    assert (far[at] <= limit + SLACK).all()
+    assert (np.diff(far[at]) >= -SLACK).all()
+    assert set(np.flatnonzero((scores >= least + SLACK).all(axis=1) & (far <= limit - SLACK))) <= set(at)
 
 
 @dear(6)
-@given(st.integers(0, 2**16), st.integers(1, 3), st.integers(1, 3), st.sampled_from([4, 40]))
-def test_no_set_is_lost_where_candidates_are_many(seed, models, size, room):
+@given(st.integers(0, 2**16), st.integers(1, 3), st.sampled_from(["BOXES", "SETS", "DEEPEST"]), st.integers(1, 4))
+def test_what_there_is_no_room_for_is_farther_than_all_that_is_listed(seed, models, what, room):
     world = Models(seed, models, 6, 3)
-    sets = np.array(list(combinations(range(COLUMNS), size)))
-    asked = AskedSets(sets, np.full(models + 1, -1e9), world.c, some=False)
-    whole = [world.candidates(list(some))[1] for some in sets]
+    rows, far, scores = world.everything(COLUMNS)
+    least = np.quantile(scores, 0.7, axis=0) if len(scores) else np.zeros(models + 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mlflow_cf.structures.agreement.FOUND", room)
-        agreement, at, found = world.agreement(), 0, 0
-        while at < len(sets):
-            part = agreement.listed(asked, at, 1e9, 10**9)
-            if not part.whole:  # this set alone has more than there is room for
-                assert not any(map(len, whole[at : part.next]))
-                assert len(whole[part.next]) > room
-                at = part.next + 1
-                continue
-            assert len(part.at) == sum(map(len, whole[at : part.next]))
-            found, at = found + len(part.at), part.next
-    assert found == sum(len(far) for far in whole if len(far) <= room)
+        patch.setattr(f"mlflow_cf.structures.agreement.{what}", room if what == "DEEPEST" else 3 * room)
+        found, whole = listed(world.agreement(), Asked(least, world.c, COLUMNS), np.inf)
+    good = np.flatnonzero((scores >= least).all(axis=1))
+    known = {tuple(row): at for at, row in enumerate(rows.tolist())}
+    at = [known[tuple(row)] for row in found.tolist()]
+    missing = sorted(set(good.tolist()) - set(at))
+    assert not (whole and missing)
+    assert not (at and missing) or far[at].max() <= far[missing].min() + SLACK
 
 
 def test_a_limit_on_bounds_is_kept():
     world = Models(0, 2, 14, 3)
-    sets = np.array(list(combinations(range(COLUMNS), 3)))
-    part = world.agreement().listed(AskedSets(sets, np.full(3, -1e9), 0.0, some=False), 0, 1e9, 1)
-    assert part.next < len(sets)
+    agreement = world.agreement()
+    agreement.ask(Asked(np.full(3, -1e9), 0.0, 3))
+    part = agreement.listed(np.inf, 10**9, 10)
+    assert not part.ended
+    assert part.bounds < 20
+
+
+def test_where_a_model_refuses_all_rows_nothing_is_looked_at():
+    agreement = Models(0, 2, 14, 3).agreement()
+    agreement.ask(Asked(np.array([-1e9, 1e9, -1e9]), 0.0, 3))
+    part = agreement.listed(np.inf, 1, 10**9)
+    assert (len(part.at), part.bounds, part.ended, part.whole) == (0, 0, True, True)
 
 
 def test_models_that_share_leaves_are_not_told_apart():

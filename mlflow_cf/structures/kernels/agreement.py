@@ -1,10 +1,11 @@
-"""All candidates that change a set of features and that several models of trees may accept, by their leaves' bits.
+"""The nearest candidates that several models of trees may all accept: boxes of values, the nearest ones first.
 
-Features take their values one after the other, next always the one with the fewest values that may be accepted (forward
-checking and minimum remaining values: Haralick and Elliott 1980, Artificial Intelligence 14). What is left of the
-leaves of a model bounds its score from above: where one model's bound is too low, whatever the others say, the
-candidates are given up. The model that refused last is asked first. Values that a model cannot tell apart are asked
-about once.
+Sets of changed features come in the order of what they cost at least, each as a box of all its values (as Eppstein's
+K shortest paths: of every set that comes up, the next feature in place of its last one, and beside it). What is left
+of the leaves of a model bounds its score from above: where one model's bound is too low, whatever the others say, a box
+is given up; else it is parted. The model that refused last is asked first. Of the features of a box one is parted whose
+values cost the most beyond its cheapest: what is far is put aside, and mostly never looked at (Land and Doig 1960,
+Econometrica 28, with the costs as bounds).
 """
 
 from __future__ import annotations
@@ -12,252 +13,275 @@ from __future__ import annotations
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.kernel import called, inner, kernel
-from mlflow_cf.structures.kernels.agreement_pairs import list_pairs, write_line
 from mlflow_cf.structures.kernels.agreement_state import (
+    BEYOND,
     BOUNDS,
-    DEPTH,
-    FULL,
+    CHANGES,
+    FREE,
+    LAST,
     LISTED,
-    LOOKS,
-    NODES,
+    OPEN,
+    SET,
     SETS,
+    SIZE,
+    USED,
     Agreeing,
     ask_first,
-    begin_look,
+    largest_score,
+    largest_score_of_all,
 )
-from mlflow_cf.structures.kernels.leaf_masks import add_leaves, largest_value
+from mlflow_cf.structures.kernels.heap import drop_least, push
+from mlflow_cf.structures.kernels.trees import Array
 
-Array = NDArray[Any]
-# CPU of searches of 20 rows of Credit, 30 of Adult and 30 of German, ms a row: 38, 9 and 8; with 2 and 16 of the former
-# 39, 9, 9 and 48, 12, 9; with 1 and 16 of the latter (8 of the former) 48, 13, 8 and 39, 11, 8.
-MODELS: Final = 4  # that are asked about a value beside one more feature; beside two four times as many, and so on
-WEIGHT: Final = 4  # a feature is not asked about if it has so many times more values than another that were accepted
-FEW: Final = 6  # values of a feature; with fewer, those of the last one are looked at for each
+ALL, SOME, CUT = range(3)  # whether all candidates are listed, more may come, or these are all that there is room for
+MODELS: Final = 4  # that are asked about a box of several candidates; with 2 rows of Credit take up to thrice as long
+NOT_BEGUN: Final = -1
 
 
 @inner
-def _accepts(level: Any, place: Any, left: Any, of: Agreeing) -> Any:
-    """Return 1 if all models may accept a candidate whose feature of a level takes the value at a place, else 0.
+def _new_box(of: Agreeing) -> Any:
+    """Return the number of a box that is free."""
+    room = of.room
+    if room.tally[FREE]:
+        room.tally[FREE] -= 1
+        return room.unused[room.tally[FREE]]
+    room.tally[USED] += 1
+    return room.tally[USED] - 1
 
-    -1: some model refuses all candidates of the node. `left` is what they may cost beyond the least. What is known of a
-    kind of values is twice the number of the look, and one more if the model may accept it.
-    """
-    row, masks, room = of
-    feature, look, found = room.feature[level], room.tally[LOOKS], 1
-    for at in range(min(room.asked.size, MODELS << (2 * (room.tally[DEPTH] - level - 2)))):
-        model = room.asked[at]
-        if room.ready[model] != look and not begin_look(model, level, left, of):
-            found = -1
-        else:
-            kind = row.kind[model, place]
-            if room.known[model, kind] >> 1 != look:
-                first, last = masks.first[model], masks.first[model + 1]
-                where = masks.where[model, feature] + kind * (last - first) - first
-                tested = masks.tested[feature, first : first + masks.split[model, feature]]
-                most = largest_value(room.free, masks.accepts, where, tested, masks.several[model], masks)
-                room.known[model, kind] = 2 * look + np.int64(room.rest[model] + most >= room.may[model])
-                room.tally[BOUNDS] += 1
-            found = room.known[model, kind] & 1
-        if found < 1:
+
+@inner
+def _release(box: Any, of: Agreeing) -> None:
+    """Let a box be used again."""
+    room = of.room
+    room.unused[room.tally[FREE]] = box
+    room.tally[FREE] += 1
+
+
+@inner
+def _push(box: Any, key: Any, of: Agreeing) -> None:
+    """Look at a box when all that may cost less were looked at."""
+    room = of.room
+    push(key, box, room.tally[OPEN], room.keys, room.numbers)
+    room.tally[OPEN] += 1
+
+
+@called
+def push_set(like: Any, size: Any, last: Any, key: Any, of: Agreeing) -> None:
+    """Look at a set of features later: at a place of them the feature at the place `last`, before it those of a set."""
+    room = of.room
+    number, box = room.tally[SETS], _new_box(of)
+    room.tally[SETS] += 1
+    for at in range(size - 1):
+        room.sets[number, at] = room.sets[like, at]
+    room.sets[number, size - 1], room.sizes[number] = last, size
+    room.of[box], room.low[box, 0] = number, NOT_BEGUN
+    _push(box, key, of)
+
+
+@inner
+def _push_next_sets(number: Any, key: Any, of: Agreeing) -> None:
+    """Look later at the sets that come after one: those of as many features, and of one more."""
+    row, _, _, room = of
+    size = room.sizes[number]
+    last = np.int64(room.sets[number, size - 1])
+    if last + 1 == row.cheapest.size:
+        return
+    push_set(number, size, last + 1, key - row.least[last] + row.least[last + 1], of)
+    if size < min(room.tally[CHANGES], room.sets.shape[1]):
+        push_set(number, size + 1, last + 1, key + row.least[last + 1], of)
+    elif size < room.tally[CHANGES]:
+        room.near[BEYOND] = min(room.near[BEYOND], key + row.least[last + 1])
+
+
+@inner
+def _cheapest(feature: Any, first: Any, last: Any, of: Agreeing) -> Any:
+    """Return which of some values of a feature costs least."""
+    row = of.row
+    middle = row.middle[feature]
+    if last < middle:
+        return last
+    if first >= middle:
+        return first
+    return middle - 1 if row.cost[middle - 1] <= row.cost[middle] else middle
+
+
+@inner
+def _least_cost(of: Agreeing) -> Any:
+    """Return what candidates of the box that is looked at cost at least."""
+    row, _, _, room = of
+    total, peak = 0.0, 0.0
+    for level in range(room.tally[SIZE]):
+        first, last, middle = room.first[level], room.last[level], row.middle[room.feature[level]]
+        total += row.cost[_cheapest(room.feature[level], first, last, of)]
+        least = np.inf
+        if first < middle:
+            least = row.peak[min(last, middle - 1)]
+        if last >= middle:
+            least = min(least, row.peak[max(first, middle)])
+        peak = max(peak, least)
+    return total + row.c[0] * peak
+
+
+@inner
+def _write_box(box: Any, of: Agreeing) -> None:
+    """Write what is looked at as a box, and look at it later."""
+    room = of.room
+    room.of[box] = room.tally[SET]
+    for level in range(room.tally[SIZE]):
+        room.low[box, level], room.high[box, level] = room.first[level], room.last[level]
+    _push(box, _least_cost(of), of)
+
+
+@inner
+def _open_set(box: Any, key: Any, of: Agreeing) -> None:
+    """Make a set of features the box of all their values, and look later at the sets that come after it."""
+    row, _, _, room = of
+    number = np.int64(room.of[box])
+    _push_next_sets(number, key, of)
+    room.tally[SET], room.tally[SIZE] = number, room.sizes[number]
+    for level in range(room.tally[SIZE]):
+        feature = row.cheapest[room.sets[number, level]]
+        room.feature[level] = feature
+        room.first[level], room.last[level] = row.begin[feature], row.begin[feature + 1] - 1
+    _write_box(box, of)
+
+
+@inner
+def _look_at(box: Any, of: Agreeing) -> Any:
+    """Look at a box, the features of its set and their values; return whether each takes one value."""
+    row, _, _, room = of
+    number, single = room.of[box], True
+    room.tally[SET], room.tally[SIZE] = number, room.sizes[number]
+    for level in range(room.tally[SIZE]):
+        room.feature[level] = row.cheapest[room.sets[number, level]]
+        room.first[level], room.last[level] = room.low[box, level], room.high[box, level]
+        single &= room.first[level] == room.last[level]
+    return single
+
+
+@inner
+def _refused(models: Any, of: Agreeing) -> Any:
+    """Whether one of so many models refuses all candidates of the box that is looked at."""
+    room = of.room
+    for at in range(models):
+        room.tally[BOUNDS] += 1
+        if largest_score(room.asked[at], of) < room.may[room.asked[at]]:
             ask_first(at, of)
-            break
+            return True
+    return False
+
+
+@inner
+def _widest(of: Agreeing) -> Any:
+    """Return which feature of the box is parted.
+
+    First those of which some model must look at all values of a range, then the one whose values differ most in cost.
+    """
+    row, _, _, room = of
+    found, most = np.int64(0), -1.0
+    for level in range(room.tally[SIZE]):
+        first, last, feature = room.first[level], room.last[level], room.feature[level]
+        if first < last:
+            if row.listed[feature]:
+                return np.int64(level)
+            spread = max(row.cost[first], row.cost[last]) - row.cost[_cheapest(feature, first, last, of)]
+            if spread > most:
+                found, most = np.int64(level), spread
     return found
 
 
 @inner
-def _swap(one: Any, two: Any, of: Agreeing) -> None:
-    """Exchange the features of two levels, and write what those from each level on cost at least."""
-    row, _, room = of
-    feature = room.feature[one]
-    room.feature[one] = room.feature[two]
-    room.feature[two] = feature
-    room.least[room.tally[DEPTH]] = 0.0
-    for at in range(room.tally[DEPTH] - 1, -1, -1):
-        room.least[at] = room.least[at + 1] + row.least[room.feature[at]]
-
-
-@inner
-def _open(level: Any, of: Agreeing) -> Any:
-    """Write the places of the values that a level's feature may still take, the cheapest first; return how many."""
-    row, _, room = of
-    count, feature, limit, c = 0, room.feature[level], room.within[0], room.within[1]
-    spent, peak = room.spent[level] + room.least[level + 1], room.peak[level]
-    for at in range(row.begin[feature], row.begin[feature + 1]):
-        place = row.tried[at]
-        if spent + row.cost[place] + c * peak > limit:
-            break
-        near = spent + row.cost[place] + c * max(peak, row.peak[place]) <= limit
-        if near and (level == 0 or room.survivor[level - 1, place] == room.node[level - 1]):
-            room.places[count] = place
-            count += 1
-    return count
-
-
-@inner
-def _left(level: Any, of: Agreeing) -> Any:
-    """Return what candidates of a node may cost beyond the least ones."""
-    room = of.room
-    return room.within[0] - room.spent[level] - room.least[level] - room.within[1] * room.peak[level]
-
-
-@inner
-def _survivors(level: Any, of: Agreeing) -> Any:
-    """Note which values of the feature of a level all models may accept beside any of later ones; return how many."""
-    room = of.room
-    room.tally[LOOKS] += 1
-    kept, left = 0, _left(level, of)
-    for each in range(_open(level, of)):
-        place = room.places[each]
-        accepted = _accepts(level, place, left, of)
-        if accepted < 0:
-            return 0
-        if accepted:
-            room.survivor[level, place] = room.node[level]
-            kept += 1
-    return kept
-
-
-@inner
-def _score_kinds(model: Any, feature: Any, of: Agreeing) -> None:
-    """Write the scores of the kinds of values of the only feature that is left."""
-    _, masks, room = of
-    first, last, kinds = masks.first[model], masks.first[model + 1], masks.kinds[model, feature]
-    for kind in range(kinds + 1):
-        room.scores[kind] = 0.0
-    if masks.spanned[model, feature]:
-        add_leaves(model, feature, room.free, masks, room.scores)
-        return
-    tested, where = masks.tested[feature, first : first + masks.split[model, feature]], masks.where[model, feature]
-    for kind in range(kinds):
-        at = where + kind * (last - first) - first
-        room.scores[kind] = largest_value(room.free, masks.accepts, at, tested, masks.several[model], masks)
-
-
-@called
-def _last_survivors(level: Any, of: Agreeing) -> Any:
-    """Do the same for the last feature, where a model scores all values in one go."""
-    row, _, room = of
-    room.tally[LOOKS] += 1
-    count, feature, left = _open(level, of), room.feature[level], _left(level, of)
-    for at in range(room.asked.size if count else 0):
-        model = room.asked[at]
-        if begin_look(model, level, left, of):
-            _score_kinds(model, feature, of)
-            kept, least = 0, room.may[model] - room.rest[model]
-            for each in range(count):
-                place = room.places[each]
-                room.places[kept] = place
-                kept += 1 if room.scores[row.kind[model, place]] >= least else 0
-            count = kept
+def _half(level: Any, of: Agreeing) -> Any:
+    """Return where the second part of a feature's values begins: after the middle, or that cost more than the mean."""
+    row, _, _, room = of
+    low, high, feature = room.first[level], room.last[level], room.feature[level]
+    middle = row.middle[feature]
+    if low < middle <= high:
+        return middle
+    if row.listed[feature]:
+        return (low + high + 1) >> 1
+    ascending, mean = low >= middle, 0.5 * (row.cost[low] + row.cost[high])
+    low += 1  # the first of a part that has at least one value, and leaves at least one
+    while low < high:
+        at = (low + high) >> 1
+        if (row.cost[at] > mean) == ascending:
+            high = at
         else:
-            count = 0
-        if count == 0:
-            ask_first(at, of)
-            break
-    for each in range(count):
-        room.survivor[level, room.places[each]] = room.node[level]
-    return count
+            low = at + 1
+    return low
 
 
 @inner
-def _enter(level: Any, found: Array, of: Agreeing) -> Any:
-    """Begin with a node: its feature is the one with the fewest values that may be accepted; False: one has none."""
+def _part(box: Any, of: Agreeing) -> None:
+    """Look at the parts of a box later."""
     room = of.room
-    room.tally[NODES] += 1
-    room.node[level] = room.tally[NODES]
-    if level == room.tally[DEPTH] - 1:
-        room.next[level] = of.row.begin[room.feature[level]]
-        return _last_survivors(level, of) > 0
-    for at in range(level, room.tally[DEPTH]):
-        _swap(level, at, of)
-        room.many[at] = _open(level, of)
-        _swap(level, at, of)
-    fewest = np.int64(0)
-    for at in range(level, room.tally[DEPTH]):
-        for other in range(at + 1, room.tally[DEPTH]):  # those with the fewest values first
-            if room.many[other] < room.many[at]:
-                room.many[other], room.many[at] = room.many[at], room.many[other]
-                _swap(other, at, of)
-        _swap(level, at, of)
-        if at > level and fewest * WEIGHT << (2 * (room.tally[DEPTH] - level - 2)) <= room.many[at]:
-            count = _open(level, of)  # to ask about them takes longer than to look at what is left without
-            for each in range(count):
-                room.survivor[level, room.places[each]] = room.node[level]
-        else:
-            count = _survivors(level, of)
-        if count == 0:
-            return False
-        if at == level or count < fewest:
-            fewest = count
-            room.many[at] = room.many[level]
-        else:
-            _swap(level, at, of)
-    if level == room.tally[DEPTH] - 2 and fewest >= FEW and list_pairs(level, found, of):
-        return False
-    room.next[level] = of.row.begin[room.feature[level]]
-    return True
+    level = _widest(of)
+    half, last = _half(level, of), room.last[level]
+    for part in range(2):
+        if part == 1:
+            room.first[level] = half
+        room.last[level] = half - 1 if part == 0 else last
+        _write_box(box if part == 0 else _new_box(of), of)
 
 
 @inner
-def _list_set(of: Agreeing, most: Any, found: Array) -> Any:
-    """Write the candidates of the present set; return whether that is all, within so many bounds."""
-    row, _, room = of
-    room.spent[0], room.peak[0], room.tally[FULL] = 0.0, 0.0, 0
-    level, last, enters = np.int64(0), room.tally[DEPTH] - 1, True  # a plain 0 would compile all of it twice
-    while level >= 0:
-        if enters:
-            enters = False
-            if not _enter(level, found, of):
-                level -= 1
-            continue
-        at = room.next[level]
-        if at == row.begin[room.feature[level] + 1]:
-            level -= 1
-            continue
-        place, room.next[level] = row.tried[at], at + 1
-        if room.survivor[level, place] != room.node[level]:
-            continue
-        if room.tally[BOUNDS] > most or room.tally[FULL]:
-            return False
-        if level < last:
-            room.spent[level + 1] = room.spent[level] + row.cost[place]
-            room.peak[level + 1] = max(room.peak[level], row.peak[place])
-            level, enters = level + 1, True
-            continue
-        line = write_line(last, found, of)
-        if line >= 0:
-            found[line, last] = place
-    return room.tally[FULL] == 0
+def _write(found: Array, key: Any, of: Agreeing) -> None:
+    """Write the values of the candidate that is looked at."""
+    room = of.room
+    line = room.tally[LISTED]
+    for level in range(found.shape[1]):
+        found[line, level] = room.first[level] if level < room.tally[SIZE] else -1
+    room.tally[LISTED] += 1
+    room.near[LAST] = key
 
 
 @kernel
-def list_agreed(sets: Array, of: Agreeing, most: int, found: Array) -> int:
-    """Write the candidates of sets of features that all models may accept, set after set, until they are many.
+def begin_agreed(of: Agreeing) -> None:
+    """Begin with the set of the cheapest feature alone, if no model refuses all candidates."""
+    for model in range(of.room.may.size):
+        if largest_score_of_all(model, of) < of.room.may[model]:
+            return
+    push_set(0, 1, 0, of.row.least[0], of)
+
+
+@kernel
+def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array) -> int:
+    """Write the next candidates that all models may accept, the nearest ones first.
 
     Args:
-        sets: (s, k) the features, from the set `tally[SETS]` on.
-        of: the row and the models; `within` says how far candidates are at most.
-        most: bounds, at most.
-        found: (n, k) for the places of values.
+        of: the row, the models, and the boxes that are left.
+        limit: how far candidates are at most.
+        wanted: how many candidates, and all others that are as near.
+        most: bounds, until `tally[BOUNDS]` says so many.
+        found: (n, k) for their values, -1 after those of the features of a set; `tally[LISTED]` says how many there
+            are.
 
     Returns:
-        1: all candidates of the sets before `tally[SETS]` were written, `tally[LISTED]` in all. 0: the next set has
-        more than fit, or takes too many bounds; only some of its candidates were written.
+        Whether these are all: see above.
     """
     room = of.room
-    room.tally[DEPTH], room.tally[LISTED] = sets.shape[1], 0
-    while room.tally[SETS] < len(sets) and 2 * room.tally[LISTED] <= len(found) and room.tally[BOUNDS] <= most:
-        for level in range(sets.shape[1]):
-            room.feature[level] = sets[room.tally[SETS], level]
-        _swap(np.int64(0), np.int64(0), of)
-        before = room.tally[LISTED]
-        if room.least[0] <= room.within[0] and not _list_set(of, most, found):
-            if before == 0:
-                return 0
-            room.tally[LISTED] = before  # it is looked at again, with the whole room and what the others have shown
-            return 1
-        room.tally[SETS] += 1
-    return 1
+    room.tally[LISTED], nearest = 0, min(limit, room.near[BEYOND])
+    while room.tally[OPEN] and room.keys[0] <= nearest:
+        key, box = room.keys[0], room.numbers[0]
+        enough = room.tally[LISTED] >= wanted and key > room.near[LAST]
+        if enough or room.tally[LISTED] == len(found) or room.tally[BOUNDS] >= most:
+            return SOME
+        if room.tally[USED] - room.tally[FREE] + 3 > room.of.size or room.tally[SETS] + 2 > room.sizes.size:
+            return CUT
+        drop_least(room.tally[OPEN], room.keys, room.numbers)
+        room.tally[OPEN] -= 1
+        if room.low[box, 0] == NOT_BEGUN:
+            _open_set(box, key, of)
+            nearest = min(limit, room.near[BEYOND])
+            continue
+        single = _look_at(box, of)
+        if _refused(room.asked.size if single else min(MODELS, room.asked.size), of):
+            _release(box, of)
+        elif single:
+            _write(found, key, of)
+            _release(box, of)
+        else:
+            _part(box, of)
+    return ALL if limit <= nearest else CUT

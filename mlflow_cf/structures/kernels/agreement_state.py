@@ -1,135 +1,103 @@
-"""What is left of the leaves of models where some features of a row have taken other values; see `agreement`."""
+"""What is known of a row's values where several models of trees must agree, workspace, and bounds of one model.
+
+A box says of each of some features from which to which of its values it may take; the others keep the row's own.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mlflow_cf.kernel import called, inner
-from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, largest_value
+from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, LeafRanges, largest_sum, largest_sum_of_words
+from mlflow_cf.structures.kernels.trees import Array
 
-Array = NDArray[Any]
+ROWS: Final = 6  # of words that are read in one go: those of both ends of three features
 
 
-class RowChanges(NamedTuple):
-    """The values that features of a row may take: those of all features, concatenated, own ones among them.
+class RowValues(NamedTuple):
+    """The values that features of a row may take, feature after feature, without the row's own.
+
+    Those of a feature cost the less, and add the less as largest change, the nearer they are to its middle.
 
     Attributes:
-        kind: (models, n) which values of a feature a model cannot tell apart.
-        own: (d,) the place of the row's own value; cost, peak: (n,) what each adds to the distance.
-        order: (n - d,) places of each feature's changes, the cheapest first; start: (d + 1,) where those of each begin.
-        tried, begin: the same of those that are looked at: all of them, or some.
-        least: (d,) what a change of a feature costs at least.
+        kind: (models, n) which values of a feature a model cannot tell apart; own: (models, d) those of the row's own.
+        cost, peak: (n,) what each adds to the distance.
+        begin: (d + 1,) the first value of each feature; middle: (d,) the first one after the row's own.
+        ranged: (models, d) whether the leaves that accept some of a range of values are those of its ends together.
+        listed: (d,) whether some model must look at all values of a range instead.
+        cheapest: (f,) the features that may change, by what that costs at least; least: (f,) that.
+        c: (1,) weight of the largest peak in a distance.
     """
 
     kind: Array
     own: Array
     cost: Array
     peak: Array
-    order: Array
-    start: Array
-    tried: Array
     begin: Array
+    middle: Array
+    ranged: Array
+    listed: Array
+    cheapest: Array
     least: Array
+    c: Array
 
 
 class AgreementRoom(NamedTuple):
-    """What is known of a row, and workspace. A level is a feature of the set, in the order in which they take values.
+    """Sets of features, boxes that are still to be looked at, and workspace.
 
     Attributes:
         may: (models,) from which score on each may accept.
-        within: (2,) how far candidates are at most, and the weight of the largest peak in that.
         asked: (models,) in which order models are asked: the last one that refused comes first.
-        begun: (models,) whether the next four of a model are filled.
-        near: (models, d) how many kinds a feature's changes have; offset: (models, d) where the first one's cost is.
-        cost: what each of these costs at least, in ascending order.
-        reach: the leaves that the first of these accepts, the first two and so on, as `LeafMasks.accepts`.
-        fixed: (levels, words) the leaves that are left by the values that are taken; held: (levels, models) the node
-            that they are of.
-        free: (words,) those of them that are left by some changes of the features to come, but for the one that is
-            looked at; rest: (models,) what trees add up to at most that do not test it; ready: (models,) the look that
-            both are of.
-        known: (models, kinds) what was found out about a kind of values, see `_accepts`.
-        feature: (levels,) the features; least: (levels + 1,) what changes of those from one on cost at least.
-        spent, peak: (levels + 1,) what the values cost that are taken; next: (levels,) the value that comes next.
-        node: (levels,) the node that is looked at; survivor: (levels, n) the last one where each value may be accepted.
-        places: (n,) values of features; many: (levels,) how many.
-        scores: (kinds + 1,) of the kinds of values of the last feature.
-        pairs: (p, 2) values of the last two features; planes: (m, q) scores of some models for the kinds of both, whose
-            lines have a `width` (m,).
-        tally: (7,) numbers, see below.
+        fixed: (slots, words) the leaves that the row's own values leave of features outside a set; held: (slots,
+            models) of which set.
+        common, some: (words,) of one model, those of a box and of some values; rows: (n,) where words of a box begin.
+        sets: (s, k) features of sets, as places in `cheapest`; sizes: (s,) how many.
+        of: (boxes,) the set of each box; low, high: (boxes, k) the first and last value of its features; -1: of a set
+            that was not begun.
+        keys, numbers: (boxes,) a heap of boxes by what their candidates cost at least.
+        unused: (boxes,) numbers of those that are free again.
+        feature, first, last: (k,) the features of the box that is looked at, and its values.
+        near: (2,) what the last candidate costs, and how near candidates of larger sets than there is room for may be.
+        tally: (9,) numbers, see below.
     """
 
     may: Array
-    within: Array
     asked: Array
-    begun: Array
-    near: Array
-    offset: Array
-    cost: Array
-    reach: Array
     fixed: Array
     held: Array
-    free: Array
-    rest: Array
-    ready: Array
-    known: Array
+    common: Array
+    some: Array
+    rows: Array
+    sets: Array
+    sizes: Array
+    of: Array
+    low: Array
+    high: Array
+    keys: Array
+    numbers: Array
+    unused: Array
     feature: Array
-    least: Array
-    spent: Array
-    peak: Array
-    next: Array
-    node: Array
-    survivor: Array
-    places: Array
-    scores: Array
-    many: Array
-    pairs: Array
-    planes: Array
-    width: Array
+    first: Array
+    last: Array
+    near: Array
     tally: Array
 
 
-# Numbers in a tally: features of a set; sets, bounds of models, candidates, nodes and looks at their features so far;
-# whether there was no room for a candidate.
-DEPTH, SETS, BOUNDS, LISTED, NODES, LOOKS, FULL = range(7)
+# Numbers in a tally: boxes in the heap, those that were ever used and those that are free again; sets; bounds of models
+# and candidates so far; the set of the box that is looked at, and how many features it has; how many may change.
+OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES = range(9)
+LAST, BEYOND = range(2)  # of `AgreementRoom.near`
 
 
 class Agreeing(NamedTuple):
     """The values of a row, the leaves of models, and workspace."""
 
-    row: RowChanges
+    row: RowValues
     masks: LeafMasks
+    ranges: LeafRanges
     room: AgreementRoom
-
-
-@called
-def _begin_model(model: Any, of: Agreeing) -> None:
-    """Write what a model's kinds of values cost, and which leaves they reach together."""
-    row, masks, room = of
-    size, known = masks.first[model + 1] - masks.first[model], room.known[model]
-    for feature in range(row.own.size):
-        count, begin, where = 0, room.offset[model, feature], masks.where[model, feature]
-        for kind in range(masks.kinds[model, feature]):
-            known[kind] = 0
-        for at in range(row.start[feature], row.start[feature + 1]):
-            place = row.order[at]
-            kind = row.kind[model, place]
-            if known[kind] < 0:
-                continue
-            known[kind], room.cost[begin + count] = -1, row.cost[place]
-            for word in range(size):
-                reached = masks.accepts[where + kind * size + word]
-                if count:
-                    reached |= room.reach[where + (count - 1) * size + word]
-                room.reach[where + count * size + word] = reached
-            count += 1
-        room.near[model, feature] = count
-    for kind in range(known.size):
-        known[kind] = 0
-    room.begun[model] = True
 
 
 @inner
@@ -142,87 +110,114 @@ def ask_first(at: Any, of: Agreeing) -> None:
     asked[0] = model
 
 
-@inner
-def _reached(model: Any, level: Any, left: Any, of: Agreeing) -> Any:
-    """Return where `reach` has the leaves of a level's changes that cost no more than the least of them and `left`.
-
-    -1: there is none.
-    """
-    _, masks, room = of
-    feature = room.feature[level]
-    begin, low, high = room.offset[model, feature], 0, room.near[model, feature]
-    budget = left + room.least[level] - room.least[level + 1]
-    while low < high:
-        middle = (low + high) // 2
-        if room.cost[begin + middle] <= budget:
-            low = middle + 1
-        else:
-            high = middle
-    size = masks.first[model + 1] - masks.first[model]
-    return masks.where[model, feature] + (low - 1) * size if low else np.int64(-1)
-
-
 @called
-def _hold_own(model: Any, of: Agreeing) -> None:
+def _hold_own(model: Any, slot: Any, of: Agreeing) -> None:
     """Write the leaves of a model that the row's own values leave of the features that are not in the set."""
-    row, masks, room = of
-    if not room.begun[model]:
-        _begin_model(model, of)
+    row, masks, ranges, room = of
     first, last = masks.first[model], masks.first[model + 1]
     for word in range(first, last):
-        room.fixed[0, word] = ~np.uint64(0)
-    for feature in range(row.own.size):
+        room.fixed[slot, word] = ~np.uint64(0)
+    for feature in range(row.middle.size):
         free = masks.kinds[model, feature] < 2
-        for at in range(room.tally[DEPTH]):
+        for at in range(room.tally[SIZE]):
             free |= room.feature[at] == feature
         if not free:
-            where = masks.where[model, feature] + row.kind[model, row.own[feature]] * (last - first) - first
+            where = masks.where[model, feature] + row.own[model, feature] * (last - first) - first
             for word in range(first, last):
-                room.fixed[0, word] &= masks.accepts[where + word]
+                room.fixed[slot, word] &= ranges.words[where + word]
+
+
+@inner
+def _narrow(narrowed: Any, model: Any, slot: Any, one: Any, two: Any, of: Agreeing) -> None:
+    """Keep of the leaves of the box, or of the set if the box has none yet, those in two rows of words."""
+    _, masks, ranges, room = of
+    first, words = masks.first[model], ranges.words
+    for word in range(masks.first[model + 1] - first):
+        before = room.common[word] if narrowed else room.fixed[slot, first + word]
+        room.common[word] = before & words[one + word] & words[two + word]
 
 
 @called
-def hold(model: Any, level: Any, of: Agreeing) -> None:
-    """Write the leaves of a model that are left at a node, and at those above it, once."""
-    row, masks, room = of
-    above = level
-    while above >= 0 and room.held[above, model] != room.node[above]:
-        above -= 1
-    first, last = masks.first[model], masks.first[model + 1]
-    for at in range(above + 1, level + 1):
-        room.held[at, model] = room.node[at]
-        if at == 0:
-            _hold_own(model, of)
+def _narrow_to_some(narrowed: Any, model: Any, slot: Any, level: Any, of: Agreeing) -> None:
+    """Do the same with the leaves that accept one of a feature's values."""
+    row, masks, ranges, room = of
+    first, size = masks.first[model], masks.first[model + 1] - masks.first[model]
+    where, words = masks.where[model, room.feature[level]], ranges.words
+    for word in range(size):
+        room.some[word] = np.uint64(0)
+    for place in range(room.first[level], room.last[level] + 1):
+        at = where + row.kind[model, place] * size
+        for word in range(size):
+            room.some[word] |= words[at + word]
+    for word in range(size):
+        room.common[word] = (room.common[word] if narrowed else room.fixed[slot, first + word]) & room.some[word]
+
+
+@inner
+def largest_score(model: Any, of: Agreeing) -> Any:
+    """Return what a model says at most of the candidates of the box that is looked at."""
+    row, masks, ranges, room = of
+    number, size = room.tally[SET], masks.first[model + 1] - masks.first[model]
+    slot, part, count = number % len(room.held), masks.accepts.size, 0
+    narrowed = masks.several[model]  # what it may have several of is looked at in one row of words
+    if room.held[slot, model] != number:
+        room.held[slot, model] = number
+        _hold_own(model, slot, of)
+    if narrowed:
+        _narrow(False, model, slot, 3 * part, 3 * part, of)
+    for level in range(room.tally[SIZE]):
+        feature = room.feature[level]
+        low, high = row.kind[model, room.first[level]], row.kind[model, room.last[level]]
+        where = masks.where[model, feature]
+        if masks.kinds[model, feature] < 2:
             continue
-        feature, place = room.feature[at - 1], row.tried[room.next[at - 1] - 1]
-        where = masks.where[model, feature] + row.kind[model, place] * (last - first) - first
-        for word in range(first, last):
-            room.fixed[at, word] = room.fixed[at - 1, word] & masks.accepts[where + word]
+        if room.first[level] == room.last[level] or (row.ranged[model, feature] and low == high):
+            room.rows[count] = where + low * size
+            count += 1
+        elif row.ranged[model, feature]:
+            room.rows[count], room.rows[count + 1] = part + where + high * size, 2 * part + where + low * size
+            count += 2
+        else:
+            _narrow_to_some(narrowed, model, slot, np.int64(level), of)
+            narrowed = True
+    room.rows[count] = 3 * part
+    while count > (0 if masks.several[model] else ROWS):
+        count = max(count - 2, 0)
+        _narrow(narrowed, model, slot, room.rows[count], room.rows[count + 1], of)
+        narrowed = True
+    if masks.several[model]:
+        return largest_sum_of_words(model, room.common, masks)
+    for at in range(count, ROWS):
+        room.rows[at] = 3 * part
+    if narrowed:
+        return largest_sum(model, room.common, 0, room.rows, masks, ranges)
+    return largest_sum(model, room.fixed[slot], masks.first[model], room.rows, masks, ranges)
 
 
-@called
-def begin_look(model: Any, level: Any, left: Any, of: Agreeing) -> Any:
-    """Write what a model has left where the feature of a level varies; return whether it may accept any candidate.
-
-    They cost no more than the least ones and `left`.
-    """
-    _, masks, room = of
-    first, last, feature = masks.first[model], masks.first[model + 1], room.feature[level]
-    room.ready[model] = room.tally[LOOKS]
-    hold(model, level, of)
-    for word in range(first, last):
-        room.free[word] = room.fixed[level, word]
-    for at in range(level + 1, room.tally[DEPTH]):
-        where = _reached(model, at, left, of) - first
-        if where < -first:
-            return False
-        for word in range(first, last):
-            room.free[word] &= room.reach[where + word]
-    where = _reached(model, level, left, of) - first
-    if where < -first:
-        return False
-    split, several = first + masks.split[model, feature], masks.several[model]
-    others, tested = masks.tested[feature, split:last], masks.tested[feature, first:split]
-    room.rest[model] = masks.base[model] + largest_value(room.free, room.free, 0, others, several, masks)
-    room.tally[BOUNDS] += 1
-    return room.rest[model] + largest_value(room.free, room.reach, where, tested, several, masks) >= room.may[model]
+@inner
+def largest_score_of_all(model: Any, of: Agreeing) -> Any:
+    """Return what a model says at most of all candidates, and of the row itself."""
+    row, masks, ranges, room = of
+    size, part, words = masks.first[model + 1] - masks.first[model], masks.accepts.size, ranges.words
+    for word in range(size):
+        room.common[word] = ~np.uint64(0)
+    for feature in range(row.middle.size):
+        first, last, own = row.begin[feature], row.begin[feature + 1], np.int64(row.own[model, feature])
+        where = masks.where[model, feature]
+        if masks.kinds[model, feature] < 2:
+            continue
+        if row.ranged[model, feature] and first < last:
+            low, high = min(own, row.kind[model, first]), max(own, row.kind[model, last - 1])
+            for word in range(size):
+                ends = words[part + where + high * size + word] & words[2 * part + where + low * size + word]
+                room.common[word] &= ends
+            continue
+        for word in range(size):
+            room.some[word] = words[where + own * size + word]
+        for place in range(first, last):
+            at = where + row.kind[model, place] * size
+            for word in range(size):
+                room.some[word] |= words[at + word]
+        for word in range(size):
+            room.common[word] &= room.some[word]
+    return largest_sum_of_words(model, room.common, masks)

@@ -32,11 +32,7 @@ class LeafMasks(NamedTuple):
     Attributes:
         first: (models + 1,) where the words of each model start; tree: (words,) where those of the next tree do.
         several: (models,) whether some of a model's trees have several words.
-        tested: (d, words) of every model the words of trees that test a feature, in ascending order, then the others;
-            split: (models, d) how many of the former there are.
         value: (64 words,) values of leaves, in the slots of their bits.
-        span: (d, 64 words, 2) the first and the last kind of a feature's cells that each leaf accepts, in these slots;
-            spanned: (models, d) whether every leaf accepts all kinds between them.
         base: (models,) added to the sums of leaves.
         kinds: (models, d) how many kinds of cells a model tells apart; where: (models, d) the first word of the first.
         accepts: of every kind, the leaves that accept it, as many words as the model has.
@@ -45,145 +41,87 @@ class LeafMasks(NamedTuple):
     first: Array
     tree: Array
     several: Array
-    tested: Array
-    split: Array
     value: Array
-    span: Array
-    spanned: Array
     base: Array
     kinds: Array
     where: Array
     accepts: Array
 
 
-@inner
-def _largest(place: Any, words: Array, others: Array, where: Any, masks: LeafMasks) -> Any:
-    """Return the largest value of the leaves in a word; its positions are unsigned, so that none can be negative."""
-    word = words[np.uint64(place)] & others[np.uint64(where + place)]
-    slot = ((word & (~word + _ONE)) * _SEQUENCE) >> _UPPER
-    return np.float64(masks.value[(np.uint64(place) << _SIX) | slot])
+class LeafRanges(NamedTuple):
+    """The leaves that accept some kind of a range: the common bits of those of a word for each of its ends.
 
-
-@inner
-def largest_value(words: Array, others: Array, where: Any, some: Array, several: Any, masks: LeafMasks) -> Any:
-    """Return what leaves of some trees add up to at most that are in `words` and in `others`.
-
-    Args:
-        words: (n,) of all trees; others: the same, from `where` on.
-        some: positions of the words of these trees, in ascending order; several: whether a tree may have several.
-        masks: the leaves.
+    Attributes:
+        words: `LeafMasks.accepts`; as many words again of the leaves that accept a kind or one before it; as many of
+            those that accept it or one after it; and a model's words with all bits.
+        spanned: (models, d) whether these common bits are no more than that: leaves accept kinds one after the other.
     """
-    one, two, at, size = 0.0, 0.0, 0, some.size
-    if several:
-        while at < size:
-            place, at = np.int64(some[np.uint64(at)]), at + 1
-            if words[place] & others[where + place] != _NONE:
-                one += _largest(place, words, others, where, masks)
-                while at < size and some[at] < masks.tree[place]:  # the values of further words are smaller
-                    at += 1
-        return one
-    while at + 1 < size:  # two sums, neither of which waits for the other
-        one += _largest(np.int64(some[np.uint64(at)]), words, others, where, masks)
-        two += _largest(np.int64(some[np.uint64(at + 1)]), words, others, where, masks)
-        at += 2
-    if at < size:
-        one += _largest(np.int64(some[np.uint64(at)]), words, others, where, masks)
-    return one + two
 
-
-@inner
-def add_leaves(model: Any, feature: Any, words: Array, masks: LeafMasks, found: Array) -> None:
-    """Add what the leaves in `words` add up to for each kind of a feature's cells; other features have one value each.
-
-    Args:
-        model, feature: every leaf accepts all kinds between its first and its last one.
-        words: the leaves that the other features' values leave.
-        masks: the leaves.
-        found: (kinds + 1,) of the feature; zeros.
-    """
-    first = masks.first[model]
-    for at in range(masks.split[model, feature]):
-        place = np.int64(masks.tested[feature, first + at])
-        word = words[place]
-        while word != _NONE:
-            slot = np.int64((np.uint64(place) << _SIX) | (((word & (~word + _ONE)) * _SEQUENCE) >> _UPPER))
-            value, begin = np.float64(masks.value[slot]), np.int64(masks.span[feature, slot, 0])
-            if begin >= 0:
-                found[begin] += value
-                found[masks.span[feature, slot, 1] + 1] -= value
-            word &= word - _ONE
-    total = 0.0
-    for kind in range(masks.kinds[model, feature]):
-        total += found[kind]
-        found[kind] = total
-
-
-@inner
-def add_rectangles_of(model: Any, one: Any, two: Any, words: Array, masks: LeafMasks, found: Array) -> None:
-    """Do the same for every kind of two features: `found` (kinds + 1 of the first times kinds + 1 of the second,)."""
-    width = masks.kinds[model, two] + 1
-    for place in range(masks.first[model], masks.first[model + 1]):
-        word = words[place]
-        while word != _NONE:
-            slot = np.int64((np.uint64(place) << _SIX) | (((word & (~word + _ONE)) * _SEQUENCE) >> _UPPER))
-            word &= word - _ONE
-            value = np.float64(masks.value[slot])
-            top, bottom = np.int64(masks.span[one, slot, 0]), masks.span[one, slot, 1] + 1
-            left, right = np.int64(masks.span[two, slot, 0]), masks.span[two, slot, 1] + 1
-            if top >= 0 and left >= 0:
-                found[top * width + left] += value
-                found[top * width + right] -= value
-                found[bottom * width + left] -= value
-                found[bottom * width + right] += value
-    for line in range(masks.kinds[model, one]):
-        total, at = 0.0, np.int64(line * width)
-        for column in range(width - 1):
-            total += found[at + column]
-            found[at + column] = total + (found[at + column - width] if line else 0.0)
-
-
-@inner
-def add_lines_of(model: Any, one: Any, two: Any, words: Array, masks: LeafMasks, found: Array) -> None:
-    """Do the same where leaves accept kinds of the second feature that are not one after the other."""
-    first, last, width = masks.first[model], masks.first[model + 1], masks.kinds[model, two] + 1
-    for kind in range(width - 1):
-        where = masks.where[model, two] + kind * (last - first) - first
-        for place in range(first, last):
-            word = words[place] & masks.accepts[where + place]
-            while word != _NONE:
-                slot = np.int64((np.uint64(place) << _SIX) | (((word & (~word + _ONE)) * _SEQUENCE) >> _UPPER))
-                word &= word - _ONE
-                value, top = np.float64(masks.value[slot]), np.int64(masks.span[one, slot, 0])
-                if top >= 0:
-                    found[top * width + kind] += value
-                    found[(masks.span[one, slot, 1] + 1) * width + kind] -= value
-    for line in range(1, masks.kinds[model, one]):
-        for column in range(width - 1):
-            found[line * width + column] += found[(line - 1) * width + column]
+    words: Array
+    spanned: Array
 
 
 @kernel
-def note_spans(masks: LeafMasks) -> None:
-    """Write the first and the last kind of cells that each leaf accepts, and whether it accepts all between them."""
+def note_ranges(masks: LeafMasks, ranges: LeafRanges) -> None:
+    """Write the words of kinds and those before or after them, and whether their common bits are those of ranges."""
+    words, part = ranges.words, masks.accepts.size
     for model in range(masks.base.size):
-        first, last = masks.first[model], masks.first[model + 1]
+        size = masks.first[model + 1] - masks.first[model]
         for feature in range(masks.kinds.shape[1]):
-            span = masks.span[feature]
-            for at in range(BITS * first, BITS * last):
-                span[at, 0], span[at, 1] = -1, -1
-            masks.spanned[model, feature] = True
-            for kind in range(masks.kinds[model, feature]):
-                where = masks.where[model, feature] + kind * (last - first) - first
-                for place in range(first, last):
-                    word = masks.accepts[where + place]
-                    while word != _NONE:
-                        slot = BITS * place + np.int64(((word & (~word + _ONE)) * _SEQUENCE) >> _UPPER)
-                        if span[slot, 0] < 0:
-                            span[slot, 0] = kind
-                        elif span[slot, 1] < kind - 1:
-                            masks.spanned[model, feature] = False
-                        span[slot, 1] = kind
-                        word &= word - _ONE
+            first, last = masks.where[model, feature], masks.where[model, feature] + masks.kinds[model, feature] * size
+            for at in range(first, last):
+                words[part + at] = words[at] | (words[part + at - size] if at >= first + size else _NONE)
+            for at in range(last - 1, first - 1, -1):
+                words[2 * part + at] = words[at] | (words[2 * part + at + size] if at < last - size else _NONE)
+            spanned = True
+            for at in range(first, last):
+                spanned &= words[at] == words[part + at] & words[2 * part + at]
+            ranges.spanned[model, feature] = spanned
+
+
+@inner
+def _value(word: Any, place: Any, masks: LeafMasks) -> Any:
+    """Return the largest value of the leaves in a word at an unsigned place."""
+    slot = ((word & (~word + _ONE)) * _SEQUENCE) >> _UPPER
+    return np.float64(masks.value[(place << _SIX) | slot])
+
+
+@inner
+def largest_sum(model: Any, left: Array, begin: Any, rows: Array, masks: LeafMasks, ranges: LeafRanges) -> Any:
+    """Return what the leaves of a model add up to at most that are common to several rows of words.
+
+    Args:
+        model: one that has one word a tree.
+        left: the first row, from `begin` on.
+        rows: (6,) where the others begin in the words of ranges.
+        masks, ranges: the leaves.
+    """
+    one, two, at, first, words = 0.0, 0.0, np.uint64(0), np.uint64(masks.first[model]), ranges.words
+    size, start = np.uint64(masks.first[model + 1]) - first, np.uint64(begin)
+    a, b, c = np.uint64(rows[0]), np.uint64(rows[1]), np.uint64(rows[2])  # unsigned: no index can be negative
+    d, e, f = np.uint64(rows[3]), np.uint64(rows[4]), np.uint64(rows[5])
+    while at < size:  # two sums, neither of which waits for the other
+        low = words[a + at] & words[b + at] & words[c + at]
+        one += _value(left[start + at] & low & words[d + at] & words[e + at] & words[f + at], first + at, masks)
+        at += _ONE
+        if at < size:
+            low = words[a + at] & words[b + at] & words[c + at]
+            two += _value(left[start + at] & low & words[d + at] & words[e + at] & words[f + at], first + at, masks)
+            at += _ONE
+    return masks.base[model] + one + two
+
+
+@inner
+def largest_sum_of_words(model: Any, left: Array, masks: LeafMasks) -> Any:
+    """Do the same of a model whose trees may have several words, of one row: the first word has the largest values."""
+    total, first, at = masks.base[model], masks.first[model], masks.first[model]
+    while at < masks.first[model + 1]:
+        if left[at - first] == _NONE:
+            at += 1
+            continue
+        total += _value(left[at - first], np.uint64(at), masks)
+        at = masks.tree[at]
+    return total
 
 
 class LeafPaths(NamedTuple):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.leaf_masks import BITS, SLOTS, LeafMasks, LeafPaths, note_leaves_accepted, note_spans
+from mlflow_cf.structures.kernels.leaf_masks import BITS, SLOTS, LeafMasks, LeafPaths, note_leaves_accepted
 from mlflow_cf.structures.kernels.trees import FEATURE, Trees
 from mlflow_cf.structures.model_leaves import ModelLeaves
 from mlflow_cf.structures.structure import Flags
@@ -55,16 +55,11 @@ def _masks(trees: Trees, weights: Floats, parts: Sequence[_Model]) -> LeafMasks:
     kinds = np.array([[len(some) for some in part.cells] for part in parts], dtype=np.int64)
     sizes = kinds * np.diff(first)[:, None]
     where = (sizes.ravel().cumsum() - sizes.ravel()).reshape(kinds.shape)
-    tested, split = _tested(parts, first)
     masks = LeafMasks(
         first=first,
         tree=np.concatenate([part.next + begin for part, begin in zip(parts, first.tolist(), strict=False)]),
         several=np.array([len(part.roots) < len(part.words) for part in parts]),
-        tested=tested,
-        split=split,
         value=_rounded_up(np.concatenate([part.value for part in parts])),
-        span=np.empty((kinds.shape[1], BITS * int(first[-1]), 2), dtype=np.int16),
-        spanned=np.empty(kinds.shape, dtype=np.bool_),
         base=(trees.base.reshape(len(parts), -1) * weights).sum(axis=1),
         kinds=kinds,
         where=where,
@@ -77,7 +72,6 @@ def _masks(trees: Trees, weights: Floats, parts: Sequence[_Model]) -> LeafMasks:
             cell[feature, : len(some)] = some
         paths = LeafPaths(part.roots, part.bit, cell, kinds[model], where[model], len(part.words), way)
         note_leaves_accepted(trees, paths, masks.accepts)
-    note_spans(masks)
     return masks
 
 
@@ -87,7 +81,6 @@ class _Model(NamedTuple):
     Attributes:
         roots: (trees,) of its trees; bit: (nodes,) the bit of each leaf.
         words: (words,) the bits that leaves have; next: (words,) where the words of the next tree start.
-        tests: (words, d) which features the tree of each word tests.
         value: (64 words,) as in `LeafMasks`; kind: (cells,) as in `ModelLeaves`; cells: per feature, one of every kind.
     """
 
@@ -95,7 +88,6 @@ class _Model(NamedTuple):
     bit: Numbers
     words: NDArray[np.uint64]
     next: Numbers
-    tests: Flags
     value: Floats
     kind: NDArray[np.int32]
     cells: list[Numbers]
@@ -118,16 +110,12 @@ def _model(trees: Trees, tree: Numbers, mine: Numbers, values: Floats) -> _Model
     value, words = np.zeros(BITS * int(several.sum())), np.zeros(int(several.sum()), dtype=np.uint64)
     value[bits // BITS * BITS + SLOTS[bits % BITS]] = values[leaves]
     np.bitwise_or.at(words, bits // BITS, np.uint64(1) << (bits % BITS).astype(np.uint64))
-    tests = np.zeros((len(mine), len(trees.features.ordered)), dtype=np.bool_)
-    inner = np.flatnonzero((nodes.tests[:, FEATURE] >= 0) & (of >= 0))
-    tests[of[inner], nodes.tests[inner, FEATURE]] = True
     kind, cells = _kinds(trees, (nodes.tests[:, FEATURE] >= 0) & (of >= 0))
     return _Model(
         nodes.roots[mine].astype(np.intp),
         bit,
         words,
         np.repeat(stop, several),
-        np.repeat(tests, several, axis=0),
         value,
         kind,
         cells,
@@ -152,19 +140,6 @@ def _kinds(trees: Trees, inside: Flags) -> tuple[NDArray[np.int32], list[Numbers
         kind[begin : begin + size] = np.argsort(order)[kinds]
         cells.append(cell[order])
     return kind, cells
-
-
-def _tested(parts: Sequence[_Model], first: Numbers) -> tuple[NDArray[np.int32], Numbers]:
-    """Return the words of every model and feature, those first whose trees test it, and how many these are."""
-    features = len(parts[0].cells)
-    tested, split = np.empty((features, first[-1]), dtype=np.int32), np.empty((len(parts), features), dtype=np.intp)
-    for model, (part, begin) in enumerate(zip(parts, first.tolist(), strict=False)):
-        for feature in range(features):
-            own = part.tests[:, feature]
-            split[model, feature] = np.count_nonzero(own)
-            order = np.concatenate([np.flatnonzero(own), np.flatnonzero(~own)])
-            tested[feature, begin : begin + len(order)] = begin + order
-    return tested, split
 
 
 def _rounded_up(values: Floats) -> NDArray[np.float32]:
