@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
-from mlflow_cf.engine.nearest_first import NearestFirst
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.unanimous import Unanimous
@@ -29,12 +29,13 @@ class NearestAgreed(NamedTuple):
     """Candidates that may be answers.
 
     Attributes:
-        codes: (m, G) lawful ones, none farther than the first that certainly is an answer.
+        codes: (m, G) lawful ones, none farther than the first that certainly is an answer; sure: (m,) which are.
         limit, tolerance: how far candidates were looked for, and by how much scores may be off.
         whole: whether all of them are there.
     """
 
     codes: Codes
+    sure: Bools
     limit: float
     tolerance: float
     whole: bool
@@ -82,36 +83,43 @@ class Agreed:
         kept = self._kept
         known = kept is not None and limit <= kept.limit and tolerance <= kept.tolerance
         if kept is None or not (known if kept.whole else known and limit == kept.limit):
-            asking = NearestFirst(self.problem, self.scorer, tolerance + thresholds.SWEPT)
             part = budget.part(int(thresholds.AGREED_SHARE * budget.left), thresholds.AGREED_SHARE)
-            codes, whole = self._listed(loose(limit), asking, part)
+            kept = self._kept = self._listed(limit, tolerance, part)
             budget.take(part.used)
-            kept = self._kept = NearestAgreed(codes[self.problem.lawful(codes)], limit, tolerance, whole)
-        return kept._replace(codes=kept.codes[self.problem.distance(kept.codes) <= limit])
+        near = self.problem.distance(kept.codes) <= limit
+        return kept._replace(codes=kept.codes[near], sure=kept.sure[near])
 
-    def _listed(self, limit: float, asking: NearestFirst, budget: Budget) -> tuple[Codes, bool]:
-        """Return the candidates (m, G) that may be answers, none farther than one that is, and whether none lacks."""
-        problem, parts, wanted = self.problem, [self.problem.own[None][:0]], 1
-        alike = () if asking.many is None else asking.many.alike
-        may = np.repeat([one.lead.may for one in alike], [one.models for one in alike])
-        self.agreement.ask(Asked(may, float(problem.bound_distance.c), problem.most_changes))
-        while True:
-            listed = self.agreement.listed(limit, wanted, self._most(budget))
-            work = 1 + listed.bounds // thresholds.BOUNDS_PER_ROW
-            if budget.take(work) < work:
-                return np.concatenate(parts), False
-            if len(listed.at):
+    def _listed(self, limit: float, tolerance: float, budget: Budget) -> NearestAgreed:
+        """Return the candidates no farther than a limit that may be answers, or some of them."""
+        parts, sure, wanted, within = [self.problem.own[None][:0]], [np.zeros(0, dtype=np.bool_)], 1, loose(limit)
+        asked, whole, ended = self._asked(tolerance + thresholds.SWEPT), False, False
+        if asked is None:
+            return NearestAgreed(parts[0], sure[0], limit, tolerance, whole)
+        with self.agreement.asking(asked) as listing:
+            while not ended:
+                listed = listing.next(within, wanted, self._most(budget))
+                work = 1 + listed.bounds // thresholds.BOUNDS_PER_ROW
                 codes = self._codes(listed.at)
-                accepted = asking.ask(codes, problem.distance(codes), limit, budget)
-                if accepted is None:
-                    return np.concatenate(parts), False
-                parts.append(codes[accepted.at])
-                limit, wanted = accepted.limit, thresholds.MORE_AGREED * wanted
-            elif not listed.ended:  # all bounds were made that there is time for
-                return np.concatenate(parts), False
-            if listed.ended:
-                near = np.concatenate(parts)
-                return near[problem.distance(near) <= limit], listed.whole
+                lawful = self.problem.lawful(codes)
+                parts.append(codes[lawful])
+                sure.append(listed.sure[lawful])
+                far = self.problem.distance(parts[-1][sure[-1]])
+                within, wanted = min([within, *map(loose, far[:1].tolist())]), thresholds.MORE_AGREED * wanted
+                enough = budget.take(work) == work and (len(codes) > 0 or listed.ended)
+                ended, whole = listed.ended or not enough, listed.whole and enough
+        codes = np.concatenate(parts)
+        near = self.problem.distance(codes) <= within
+        return NearestAgreed(codes[near], np.concatenate(sure)[near], limit, tolerance, whole)
+
+    def _asked(self, tolerance: float) -> Asked | None:
+        """Return what is asked; None: scores may be off by too much."""
+        many = Unanimous.of(self.scorer, tolerance)
+        if many is None:
+            return None
+        models = [one.models for one in many.alike]
+        may, sure = [one.lead.may for one in many.alike], [one.lead.sure for one in many.alike]
+        c, changes = float(self.problem.bound_distance.c), self.problem.most_changes
+        return Asked(np.repeat(may, models), np.repeat(sure, models), c, changes)
 
     def _codes(self, at: Codes) -> Codes:
         """Return the candidates (m, G) whose columns take the values at places (m, d) of the grid."""
@@ -135,5 +143,5 @@ def try_agreement(structure: Structure, Z: Floats) -> None:
     changes = GridChanges(np.arange(Z.shape[1]) * len(Z), np.ones(Z.size), np.ones(Z.size))
     agreement = joined.agreement(values, changes, [np.ones(width), np.ones(width)])
     if agreement is not None:
-        agreement.ask(Asked(np.zeros(2), 0.0, DEEPEST))
-        agreement.listed(np.inf, 1, 1)
+        with agreement.asking(Asked(np.zeros(2), np.zeros(2), 0.0, DEEPEST)) as listing:
+            listing.next(np.inf, 1, 1)

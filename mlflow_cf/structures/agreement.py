@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -16,6 +19,7 @@ from mlflow_cf.structures.kernels.agreement_state import (
     CHANGES,
     LISTED,
     ROWS,
+    WAITING,
     Agreeing,
     AgreementRoom,
     RowValues,
@@ -29,34 +33,62 @@ DEEPEST: Final = 8  # features of a set
 FOUND: Final = 512  # candidates that are listed at once
 BOXES: Final = 2**17  # that wait to be looked at: 11 MB; searches of 0.1 s have some thousand
 SETS: Final = 2**16  # of features: 2 MB; searches of 0.1 s have some thousand
+AWAIT: Final = 4096  # bounds, 2 ms, before it is asked whether a model refuses all candidates, which takes up to 0.4 ms
 HELD: Final = 2**20  # words of sets, 8 MB
 
 
-def together(leaves: Sequence[ModelLeaves]) -> tuple[LeafMasks, LeafRanges]:
-    """Return the leaves of several structures over the same features as those of one, and those of ranges of kinds."""
-    parts = [part.masks for part in leaves]
-    words = np.cumsum([0, *(part.first[-1] for part in parts)]).tolist()
-    sizes = np.cumsum([0, *(len(part.accepts) for part in parts)]).tolist()
-    moved = zip(parts, words, sizes, strict=False)
-    first, tree, where = zip(
-        *((part.first[:-1] + at, part.tree + at, part.where + begin) for part, at, begin in moved), strict=True
-    )
-    starts = np.append(np.concatenate(first), words[-1])
-    every = np.full(3 * sizes[-1] + int(np.diff(starts).max()), ~np.uint64(0))
-    np.concatenate([part.accepts for part in parts], out=every[: sizes[-1]])
-    masks = LeafMasks(
-        first=starts,
-        tree=np.concatenate(tree),
-        several=np.concatenate([part.several for part in parts]),
-        value=np.concatenate([part.value for part in parts]),
-        base=np.concatenate([part.base for part in parts]),
-        kinds=np.concatenate([part.kinds for part in parts]),
-        where=np.concatenate(where),
-        accepts=every[: sizes[-1]],
-    )
-    ranges = LeafRanges(every, np.empty(masks.kinds.shape, dtype=np.bool_))
-    note_ranges(masks, ranges)
-    return masks, ranges
+@dataclass(frozen=True, eq=False)
+class AllLeaves:
+    """The leaves of all models.
+
+    Attributes:
+        masks, ranges: as in the kernels.
+        rooms: workspace that nobody works in; new pages of memory for each row take as long as half of a search.
+    """
+
+    masks: LeafMasks
+    ranges: LeafRanges
+    rooms: deque[AgreementRoom] = field(default_factory=deque)
+
+    @classmethod
+    def of(cls, leaves: Sequence[ModelLeaves]) -> AllLeaves:
+        """Return the leaves of several structures over the same features."""
+        parts = [part.masks for part in leaves]
+        words = np.cumsum([0, *(part.first[-1] for part in parts)]).tolist()
+        sizes = np.cumsum([0, *(len(part.accepts) for part in parts)]).tolist()
+        moved = zip(parts, words, sizes, strict=False)
+        first, tree, where = zip(
+            *((part.first[:-1] + at, part.tree + at, part.where + begin) for part, at, begin in moved), strict=True
+        )
+        starts = np.append(np.concatenate(first), words[-1])
+        every = np.full(3 * sizes[-1] + int(np.diff(starts).max()), ~np.uint64(0))
+        np.concatenate([part.accepts for part in parts], out=every[: sizes[-1]])
+        masks = LeafMasks(
+            first=starts,
+            tree=np.concatenate(tree),
+            several=np.concatenate([part.several for part in parts]),
+            value=np.concatenate([part.value for part in parts]),
+            base=np.concatenate([part.base for part in parts]),
+            off=np.concatenate([part.off for part in parts]),
+            kinds=np.concatenate([part.kinds for part in parts]),
+            where=np.concatenate(where),
+            accepts=every[: sizes[-1]],
+        )
+        ranges = LeafRanges(every, np.empty(masks.kinds.shape, dtype=np.bool_))
+        note_ranges(masks, ranges)
+        return cls(masks, ranges)
+
+    @contextmanager
+    def room(self) -> Iterator[AgreementRoom]:
+        """Give workspace that nobody else works in."""
+        try:
+            room = self.rooms.pop()
+        except IndexError:
+            room = _room(self.masks)
+        try:
+            yield room
+        finally:
+            self.rooms.append(room)
 
 
 class Listed(NamedTuple):
@@ -64,11 +96,13 @@ class Listed(NamedTuple):
 
     Attributes:
         at: (n, d) places of the values that features take, among those of the grid.
+        sure: (n,) whether all models certainly accept them.
         bounds: how many bounds of models were made for them.
         ended: whether no more are to come; whole: whether none is missing then.
     """
 
     at: Codes
+    sure: NDArray[np.bool_]
     bounds: int
     ended: bool
     whole: bool
@@ -78,12 +112,13 @@ class Asked(NamedTuple):
     """What is asked.
 
     Attributes:
-        may: (models,) from which score on each may accept.
+        may, sure: (models,) from which score on each may accept, and certainly does.
         c: weight of the largest peak in a distance.
         changes: how many features may change at most.
     """
 
     may: Floats
+    sure: Floats
     c: float
     changes: int
 
@@ -91,9 +126,7 @@ class Asked(NamedTuple):
 class Agreement:
     """Several models about candidates of one row."""
 
-    def __init__(
-        self, leaves: tuple[LeafMasks, LeafRanges], kind: NDArray[np.int32], start: Codes, changes: GridChanges
-    ) -> None:
+    def __init__(self, leaves: AllLeaves, kind: NDArray[np.int32], start: Codes, changes: GridChanges) -> None:
         """Set up for a row.
 
         Args:
@@ -102,7 +135,7 @@ class Agreement:
             start: (d + 1,) the first value of each feature there.
             changes: what values cost, and which are the row's own.
         """
-        masks, ranges = leaves
+        self._leaves = leaves
         self._own, self._start = changes.own, start[:-1]
         owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
         order = np.lexsort((kind.sum(axis=0), owner))  # where all models' kinds ascend, their sum does
@@ -112,7 +145,7 @@ class Agreement:
             order = np.where(falls[owner], order, others)
         ascends = np.ones(kind.shape, dtype=np.bool_)
         ascends[:, 1:] = (np.diff(kind[:, order], axis=1) >= 0) | (owner[1:] != owner[:-1])
-        ranged = ranges.spanned & falls & np.logical_and.reduceat(ascends, start[:-1], axis=1)
+        ranged = leaves.ranges.spanned & falls & np.logical_and.reduceat(ascends, start[:-1], axis=1)
         changed = np.ones(len(order), dtype=np.bool_)
         changed[changes.own] = False
         self._places = order[changed[order]]
@@ -123,7 +156,7 @@ class Agreement:
         cost, some = changes.cost[self._places], np.flatnonzero(np.diff(begin))
         least = np.minimum.reduceat(cost, begin[some]) if len(some) else cost
         nearest = np.argsort(least, kind="stable")
-        row = RowValues(
+        self._row = RowValues(
             kind=np.ascontiguousarray(kind[:, self._places]),
             own=np.ascontiguousarray(kind[:, changes.own]),
             cost=cost,
@@ -136,34 +169,53 @@ class Agreement:
             least=least[nearest],
             c=np.zeros(1),
         )
-        self._of = Agreeing(row, masks, ranges, _room(masks))
 
-    def ask(self, asked: Asked) -> None:
-        """Begin with the nearest candidates that all models may accept."""
-        row, _, _, room = self._of
-        room.may[:], row.c[:] = asked.may, asked.c
-        room.held[:], room.tally[:], room.near[:] = -1, 0, np.inf
-        room.tally[CHANGES] = asked.changes
-        if len(row.cheapest) and asked.changes:
-            begin_agreed(self._of)
+    @contextmanager
+    def asking(self, asked: Asked) -> Iterator[Listing]:
+        """Give a list of the candidates that all models may accept."""
+        with self._leaves.room() as room:
+            row = self._row._replace(c=np.array([asked.c]))
+            room.may[:], room.sure[:], room.asked[:] = asked.may, asked.sure, np.arange(len(room.may))
+            room.held[:], room.tally[:], room.near[:] = -1, 0, np.inf
+            room.tally[CHANGES], room.tally[WAITING] = asked.changes, AWAIT
+            of = Agreeing(row, self._leaves.masks, self._leaves.ranges, room)
+            if len(row.cheapest) and asked.changes:
+                begin_agreed(of)
+            yield Listing(of, self._own, self._places, self._start)
 
-    def listed(self, limit: float, wanted: int, most: int) -> Listed:
-        """Return the next candidates that all models may accept.
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """A list of the candidates of a row that all models may accept, the nearest ones first.
+
+    Attributes:
+        of: the row, the models and how far the list has come.
+        own: (d,) the places of the row's own values in the grid; places: (n,) of all others, feature after feature, as
+            the kernels know them; start: (d,) the first place of each feature.
+    """
+
+    of: Agreeing
+    own: Codes
+    places: Codes
+    start: Codes
+
+    def next(self, limit: float, wanted: int, most: int) -> Listed:
+        """Return the next candidates.
 
         Args:
             limit: how far they are at most.
             wanted: how many at least, where so many are left.
             most: bounds, at most.
         """
-        room, found = self._of.room, np.empty((FOUND, DEEPEST), dtype=np.int64)
+        room, found = self.of.room, np.empty((FOUND, DEEPEST + 1), dtype=np.int64)
         room.tally[BOUNDS] = 0
-        state = list_agreed(self._of, limit, wanted, most, found)
-        values = found[: room.tally[LISTED]]
-        at = np.repeat(self._own[None], len(values), axis=0)
+        state = list_agreed(self.of, limit, wanted, most, found)
+        values, sure = found[: room.tally[LISTED], :-1], found[: room.tally[LISTED], -1] > 0
+        at = np.repeat(self.own[None], len(values), axis=0)
         line, level = np.nonzero(values >= 0)
-        places = self._places[values[line, level]]
-        at[line, np.searchsorted(self._start, places, side="right") - 1] = places
-        return Listed(at, int(room.tally[BOUNDS]), state != SOME, state == ALL)
+        places = self.places[values[line, level]]
+        at[line, np.searchsorted(self.start, places, side="right") - 1] = places
+        return Listed(at, sure, int(room.tally[BOUNDS]), state != SOME, state == ALL)
 
 
 def _falls_then_rises(order: Codes, owner: Codes, start: Codes, changes: GridChanges) -> NDArray[np.bool_]:
@@ -189,6 +241,7 @@ def _room(masks: LeafMasks) -> AgreementRoom:
     numbers = partial(np.empty, dtype=np.int32)
     return AgreementRoom(
         may=np.empty(models),
+        sure=np.empty(models),
         asked=np.arange(models),
         fixed=np.empty((slots, words), dtype=np.uint64),
         held=numbers((slots, models)),
@@ -207,5 +260,5 @@ def _room(masks: LeafMasks) -> AgreementRoom:
         first=np.empty(DEEPEST, dtype=np.int64),
         last=np.empty(DEEPEST, dtype=np.int64),
         near=np.empty(2),
-        tally=np.zeros(9, dtype=np.int64),
+        tally=np.zeros(10, dtype=np.int64),
     )

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.agreement import Agreement, together
+from mlflow_cf.structures.agreement import Agreement, AllLeaves
 from mlflow_cf.structures.capabilities import (
     Boxes,
     Pairs,
@@ -27,7 +27,6 @@ from mlflow_cf.structures.capabilities import (
     is_steady,
     parts_of,
 )
-from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, LeafRanges
 from mlflow_cf.structures.kernels.triple_grid import GridChanges
 from mlflow_cf.structures.layers.boxes import LinearBoxes
 from mlflow_cf.structures.model_leaves import ModelLeaves
@@ -149,7 +148,7 @@ class Joined:
                 if isinstance(part, SupportsModelLeaves)
             ]
             known = [leaves for leaves in found if leaves is not None]
-            self._leaves[key] = (known, together(known)) if len(known) == len(self.structures) else None
+            self._leaves[key] = (known, AllLeaves.of(known)) if len(known) == len(self.structures) else None
         leaves = self._leaves[key]
         if leaves is None:
             return None
@@ -157,7 +156,7 @@ class Joined:
         return Agreement(leaves[1], np.concatenate(kinds), np.append(0, np.cumsum([*map(len, values)])), changes)
 
     @cached_property
-    def _leaves(self) -> dict[bytes, tuple[list[ModelLeaves], tuple[LeafMasks, LeafRanges]] | None]:
+    def _leaves(self) -> dict[bytes, tuple[list[ModelLeaves], AllLeaves] | None]:
         """The leaves of all models, by the weights of their raw scores: those of one label, mostly."""
         return {}
 

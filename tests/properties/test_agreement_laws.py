@@ -83,12 +83,12 @@ class Models:
 
 
 def listed(agreement, asked, limit, wanted=1, most=10**9):
-    """Return the places (m, d) of all that is listed, and whether that is all."""
-    agreement.ask(asked)
+    """Return the places (m, d) of all that is listed, which ones are sure, and whether that is all."""
     parts = []
-    while not parts or not parts[-1].ended:
-        parts.append(agreement.listed(limit, wanted, most))
-    return np.concatenate([part.at for part in parts]), parts[-1].whole
+    with agreement.asking(asked) as listing:
+        while not parts or not parts[-1].ended:
+            parts.append(listing.next(limit, wanted, most))
+    return np.concatenate([part.at for part in parts]), np.concatenate([part.sure for part in parts]), parts[-1].whole
 
 
 @dear(6)
@@ -98,20 +98,22 @@ def listed(agreement, asked, limit, wanted=1, most=10**9):
     st.sampled_from([3, 9, 14]),
     st.sampled_from([3, 8]),  # 8: trees of several words
     st.integers(1, 4),
-    st.sampled_from([1, 7, 1000]),
     st.data(),
 )
-def test_what_all_models_may_accept_is_what_scoring_every_row_finds(seed, models, most, deepest, changes, wanted, data):
+def test_what_all_models_may_accept_is_what_scoring_every_row_finds(seed, models, most, deepest, changes, data):
     world = Models(seed, models, most if changes < 4 else 5, deepest)
     rows, far, scores = world.everything(changes)
     least = np.quantile(scores, data.draw(st.floats(0, 0.95)), axis=0) if len(scores) else np.zeros(models + 1)
-    limit = data.draw(st.sampled_from([3.0, 20.0, 60.0, np.inf]))
-    found, whole = listed(world.agreement(), Asked(least, world.c, changes), limit, wanted)
+    limit, wanted = data.draw(st.sampled_from([3.0, 20.0, 60.0, np.inf])), data.draw(st.sampled_from([1, 7, 1000]))
+    sure = least + data.draw(st.sampled_from([0.0, 0.5]))
+    found, certain, whole = listed(world.agreement(), Asked(least, sure, world.c, changes), limit, wanted)
     assert whole
     known = {tuple(row): at for at, row in enumerate(rows.tolist())}
     at = [known[tuple(row)] for row in found.tolist()]
     assert len(set(at)) == len(at)
     assert (scores[at] >= least - SLACK).all()
+    assert (scores[at][certain] >= sure).all()
+    assert certain[(scores[at] >= sure + SLACK).all(axis=1)].all()
     assert (far[at] <= limit + SLACK).all()
     assert (np.diff(far[at]) >= -SLACK).all()
     assert set(np.flatnonzero((scores >= least + SLACK).all(axis=1) & (far <= limit - SLACK))) <= set(at)
@@ -125,7 +127,7 @@ def test_what_there_is_no_room_for_is_farther_than_all_that_is_listed(seed, mode
     least = np.quantile(scores, 0.7, axis=0) if len(scores) else np.zeros(models + 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"mlflow_cf.structures.agreement.{what}", room if what == "DEEPEST" else 3 * room)
-        found, whole = listed(world.agreement(), Asked(least, world.c, COLUMNS), np.inf)
+        found, _, whole = listed(world.agreement(), Asked(least, least, world.c, COLUMNS), np.inf)
     good = np.flatnonzero((scores >= least).all(axis=1))
     known = {tuple(row): at for at, row in enumerate(rows.tolist())}
     at = [known[tuple(row)] for row in found.tolist()]
@@ -136,18 +138,20 @@ def test_what_there_is_no_room_for_is_farther_than_all_that_is_listed(seed, mode
 
 def test_a_limit_on_bounds_is_kept():
     world = Models(0, 2, 14, 3)
-    agreement = world.agreement()
-    agreement.ask(Asked(np.full(3, -1e9), 0.0, 3))
-    part = agreement.listed(np.inf, 10**9, 10)
+    with world.agreement().asking(Asked(np.full(3, -1e9), np.zeros(3), 0.0, 3)) as listing:
+        part = listing.next(np.inf, 10**9, 10)
     assert not part.ended
     assert part.bounds < 20
 
 
-def test_where_a_model_refuses_all_rows_nothing_is_looked_at():
-    agreement = Models(0, 2, 14, 3).agreement()
-    agreement.ask(Asked(np.array([-1e9, 1e9, -1e9]), 0.0, 3))
-    part = agreement.listed(np.inf, 1, 10**9)
-    assert (len(part.at), part.bounds, part.ended, part.whole) == (0, 0, True, True)
+@pytest.mark.parametrize(("await_bounds", "whole"), [(1, True), (1000, False)])
+def test_where_a_model_refuses_all_rows_sets_need_not_be_looked_at(await_bounds, whole, monkeypatch):
+    monkeypatch.setattr("mlflow_cf.structures.agreement.AWAIT", await_bounds)
+    monkeypatch.setattr("mlflow_cf.structures.agreement.SETS", 8)  # of 63
+    least = np.array([-1e9, 1e9, -1e9])
+    found, _, all_of_them = listed(Models(0, 2, 14, 3).agreement(), Asked(least, least, 0.0, COLUMNS), np.inf)
+    assert not len(found)
+    assert all_of_them == whole
 
 
 def test_models_that_share_leaves_are_not_told_apart():

@@ -71,7 +71,9 @@ class Sweeps:
         agreed = self._agreed()
         if agreed is not None and agreed.whole:
             self.settled = True
-            return self.problem.rows(self._first(agreed.codes)), self.statistics.summary(0, self.budget.used)
+            return self.problem.rows(self._nearest(agreed.codes, agreed.sure)), self.statistics.summary(
+                0, self.budget.used
+            )
         few = self._few()
         if self.problem.count > 1:
             return self._several(few)
@@ -113,10 +115,6 @@ class Sweeps:
             return None
         with self._counted("sweep", len(self.problem.space)):
             return agreed.nearest(np.inf, CLOSE, self.budget)
-
-    def _first(self, codes: Codes) -> Codes:
-        """Return the nearest of candidates (m, G) that are favourable."""
-        return self._nearest(codes, np.zeros(len(codes), dtype=np.bool_))
 
     def _none_at_all(self) -> bool:
         """Whether nothing favourable is known, and bounds prove that there is nothing."""

@@ -27,6 +27,7 @@ from mlflow_cf.structures.kernels.agreement_state import (
     SETS,
     SIZE,
     USED,
+    WAITING,
     Agreeing,
     ask_first,
     largest_score,
@@ -38,6 +39,7 @@ from mlflow_cf.structures.kernels.trees import Array
 ALL, SOME, CUT = range(3)  # whether all candidates are listed, more may come, or these are all that there is room for
 MODELS: Final = 4  # that are asked about a box of several candidates; with 2 rows of Credit take up to thrice as long
 NOT_BEGUN: Final = -1
+REFUSED, MAY, SURE = range(3)
 
 
 @inner
@@ -163,14 +165,29 @@ def _look_at(box: Any, of: Agreeing) -> Any:
 
 @inner
 def _refused(models: Any, of: Agreeing) -> Any:
-    """Whether one of so many models refuses all candidates of the box that is looked at."""
-    room = of.room
+    """Return REFUSED if one of so many models refuses all candidates of the box that is looked at, else MAY or SURE."""
+    _, masks, _, room = of
+    found = SURE
     for at in range(models):
         room.tally[BOUNDS] += 1
-        if largest_score(room.asked[at], of) < room.may[room.asked[at]]:
+        model = room.asked[at]
+        score = largest_score(model, of)
+        if score < room.may[model]:
             ask_first(at, of)
-            return True
-    return False
+            return REFUSED
+        if score - masks.off[model] < room.sure[model]:
+            found = MAY
+    return found
+
+
+@called
+def _none_agrees(of: Agreeing) -> Any:
+    """Whether a model refuses all candidates."""
+    model, refused = 0, False
+    while model < of.room.may.size and not refused:
+        refused = largest_score_of_all(model, of) < of.room.may[model]
+        model += 1
+    return refused
 
 
 @inner
@@ -227,22 +244,20 @@ def _part(box: Any, of: Agreeing) -> None:
 
 
 @inner
-def _write(found: Array, key: Any, of: Agreeing) -> None:
-    """Write the values of the candidate that is looked at."""
+def _write(found: Array, sure: Any, key: Any, of: Agreeing) -> None:
+    """Write the values of the candidate that is looked at, and whether all models certainly accept it."""
     room = of.room
     line = room.tally[LISTED]
-    for level in range(found.shape[1]):
+    for level in range(found.shape[1] - 1):
         found[line, level] = room.first[level] if level < room.tally[SIZE] else -1
+    found[line, found.shape[1] - 1] = sure
     room.tally[LISTED] += 1
     room.near[LAST] = key
 
 
 @kernel
 def begin_agreed(of: Agreeing) -> None:
-    """Begin with the set of the cheapest feature alone, if no model refuses all candidates."""
-    for model in range(of.room.may.size):
-        if largest_score_of_all(model, of) < of.room.may[model]:
-            return
+    """Begin with the set of the cheapest feature alone."""
     push_set(0, 1, 0, of.row.least[0], of)
 
 
@@ -255,8 +270,8 @@ def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array
         limit: how far candidates are at most.
         wanted: how many candidates, and all others that are as near.
         most: bounds, until `tally[BOUNDS]` says so many.
-        found: (n, k) for their values, -1 after those of the features of a set; `tally[LISTED]` says how many there
-            are.
+        found: (n, k + 1) for their values, -1 after those of the features of a set, and whether all models certainly
+            accept them; `tally[LISTED]` says how many there are.
 
     Returns:
         Whether these are all: see above.
@@ -276,12 +291,17 @@ def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array
             _open_set(box, key, of)
             nearest = min(limit, room.near[BEYOND])
             continue
+        if 0 <= room.tally[WAITING] < room.tally[BOUNDS]:
+            room.tally[WAITING] = -1
+            if _none_agrees(of):
+                room.tally[OPEN] = 0
+                return ALL
         single = _look_at(box, of)
-        if _refused(room.asked.size if single else min(MODELS, room.asked.size), of):
-            _release(box, of)
-        elif single:
-            _write(found, key, of)
-            _release(box, of)
-        else:
+        answer = _refused(room.asked.size if single else min(MODELS, room.asked.size), of)
+        if answer != REFUSED and not single:
             _part(box, of)
+            continue
+        if answer != REFUSED:
+            _write(found, answer == SURE, key, of)
+        _release(box, of)
     return ALL if limit <= nearest else CUT

@@ -48,7 +48,7 @@ class AgreementRoom(NamedTuple):
     """Sets of features, boxes that are still to be looked at, and workspace.
 
     Attributes:
-        may: (models,) from which score on each may accept.
+        may, sure: (models,) from which score on each may accept, and certainly does.
         asked: (models,) in which order models are asked: the last one that refused comes first.
         fixed: (slots, words) the leaves that the row's own values leave of features outside a set; held: (slots,
             models) of which set.
@@ -60,10 +60,11 @@ class AgreementRoom(NamedTuple):
         unused: (boxes,) numbers of those that are free again.
         feature, first, last: (k,) the features of the box that is looked at, and its values.
         near: (2,) what the last candidate costs, and how near candidates of larger sets than there is room for may be.
-        tally: (9,) numbers, see below.
+        tally: (10,) numbers, see below.
     """
 
     may: Array
+    sure: Array
     asked: Array
     fixed: Array
     held: Array
@@ -86,8 +87,9 @@ class AgreementRoom(NamedTuple):
 
 
 # Numbers in a tally: boxes in the heap, those that were ever used and those that are free again; sets; bounds of models
-# and candidates so far; the set of the box that is looked at, and how many features it has; how many may change.
-OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES = range(9)
+# and candidates so far; the set of the box that is looked at, and how many features it has; how many may change; how
+# many bounds come before it is asked whether a model refuses all candidates.
+OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES, WAITING = range(10)
 LAST, BEYOND = range(2)  # of `AgreementRoom.near`
 
 

@@ -32,8 +32,8 @@ class LeafMasks(NamedTuple):
     Attributes:
         first: (models + 1,) where the words of each model start; tree: (words,) where those of the next tree do.
         several: (models,) whether some of a model's trees have several words.
-        value: (64 words,) values of leaves, in the slots of their bits.
-        base: (models,) added to the sums of leaves.
+        value: (64 words,) values of leaves, rounded up, in the slots of their bits.
+        base: (models,) added to the sums of leaves; off: (models,) how much too large these may be by the rounding.
         kinds: (models, d) how many kinds of cells a model tells apart; where: (models, d) the first word of the first.
         accepts: of every kind, the leaves that accept it, as many words as the model has.
     """
@@ -43,6 +43,7 @@ class LeafMasks(NamedTuple):
     several: Array
     value: Array
     base: Array
+    off: Array
     kinds: Array
     where: Array
     accepts: Array

@@ -55,12 +55,15 @@ def _masks(trees: Trees, weights: Floats, parts: Sequence[_Model]) -> LeafMasks:
     kinds = np.array([[len(some) for some in part.cells] for part in parts], dtype=np.int64)
     sizes = kinds * np.diff(first)[:, None]
     where = (sizes.ravel().cumsum() - sizes.ravel()).reshape(kinds.shape)
+    exact = np.concatenate([part.value for part in parts])
+    value = _rounded_up(exact)
     masks = LeafMasks(
         first=first,
         tree=np.concatenate([part.next + begin for part, begin in zip(parts, first.tolist(), strict=False)]),
         several=np.array([len(part.roots) < len(part.words) for part in parts]),
-        value=_rounded_up(np.concatenate([part.value for part in parts])),
+        value=value,
         base=(trees.base.reshape(len(parts), -1) * weights).sum(axis=1),
+        off=np.add.reduceat(np.maximum.reduceat(value - exact, BITS * np.arange(first[-1])), first[:-1]),
         kinds=kinds,
         where=where,
         accepts=np.concatenate([np.tile(part.words, sum(map(len, part.cells))) for part in parts]),
