@@ -100,6 +100,12 @@ def inner(function: Callable[P, R]) -> Callable[P, R]:
     return compiled
 
 
+def summing(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile `function` like `inner`; its sums may be made in any order, and so several parts of them at once."""
+    compiled: Callable[P, R] = _njit(no_cpython_wrapper=True, forceinline=True, fastmath={"reassoc", "nsz"})(function)
+    return compiled
+
+
 def called(function: Callable[P, R]) -> Callable[P, R]:
     """Compile `function` once for a kernel that calls it in several places or seldom; Python cannot.
 

@@ -260,5 +260,6 @@ def _room(masks: LeafMasks) -> AgreementRoom:
         first=np.empty(DEEPEST, dtype=np.int64),
         last=np.empty(DEEPEST, dtype=np.int64),
         near=np.empty(2),
-        tally=np.zeros(10, dtype=np.int64),
+        tally=np.zeros(11, dtype=np.int64),
+        hint=np.zeros(BOXES, dtype=np.int32),
     )

@@ -131,6 +131,7 @@ def _write_box(box: Any, of: Agreeing) -> None:
     """Write what is looked at as a box, and look at it later."""
     room = of.room
     room.of[box] = room.tally[SET]
+    room.hint[box] = room.tally[10]
     for level in range(room.tally[SIZE]):
         room.low[box, level], room.high[box, level] = room.first[level], room.last[level]
     _push(box, _least_cost(of), of)
@@ -142,6 +143,7 @@ def _open_set(box: Any, key: Any, of: Agreeing) -> None:
     row, _, _, room = of
     number = np.int64(room.of[box])
     _push_next_sets(number, key, of)
+    room.tally[10] = -1
     room.tally[SET], room.tally[SIZE] = number, room.sizes[number]
     for level in range(room.tally[SIZE]):
         feature = row.cheapest[room.sets[number, level]]
@@ -167,7 +169,7 @@ def _look_at(box: Any, of: Agreeing) -> Any:
 def _refused(models: Any, of: Agreeing) -> Any:
     """Return REFUSED if one of so many models refuses all candidates of the box that is looked at, else MAY or SURE."""
     _, masks, _, room = of
-    found = SURE
+    found, least = SURE, np.inf
     for at in range(models):
         room.tally[BOUNDS] += 1
         model = room.asked[at]
@@ -175,6 +177,9 @@ def _refused(models: Any, of: Agreeing) -> Any:
         if score < room.may[model]:
             ask_first(at, of)
             return REFUSED
+        if score - room.may[model] < least:
+            least = score - room.may[model]
+            room.tally[10] = model
         if score - masks.off[model] < room.sure[model]:
             found = MAY
     return found
@@ -297,6 +302,11 @@ def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array
                 room.tally[OPEN] = 0
                 return ALL
         single = _look_at(box, of)
+        if room.hint[box] >= 0:
+            for at in range(room.asked.size):
+                if room.asked[at] == room.hint[box]:
+                    ask_first(at, of)
+                    break
         answer = _refused(room.asked.size if single else min(MODELS, room.asked.size), of)
         if answer != REFUSED and not single:
             _part(box, of)

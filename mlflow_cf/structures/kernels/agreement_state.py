@@ -84,6 +84,7 @@ class AgreementRoom(NamedTuple):
     last: Array
     near: Array
     tally: Array
+    hint: Array
 
 
 # Numbers in a tally: boxes in the heap, those that were ever used and those that are free again; sets; bounds of models
@@ -112,7 +113,7 @@ def ask_first(at: Any, of: Agreeing) -> None:
     asked[0] = model
 
 
-@called
+@inner
 def _hold_own(model: Any, slot: Any, of: Agreeing) -> None:
     """Write the leaves of a model that the row's own values leave of the features that are not in the set."""
     row, masks, ranges, room = of
@@ -139,7 +140,7 @@ def _narrow(narrowed: Any, model: Any, slot: Any, one: Any, two: Any, of: Agreei
         room.common[word] = before & words[one + word] & words[two + word]
 
 
-@called
+@inner
 def _narrow_to_some(narrowed: Any, model: Any, slot: Any, level: Any, of: Agreeing) -> None:
     """Do the same with the leaves that accept one of a feature's values."""
     row, masks, ranges, room = of

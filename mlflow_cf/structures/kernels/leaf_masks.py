@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mlflow_cf.kernel import inner, kernel
+from mlflow_cf.kernel import inner, kernel, summing
 from mlflow_cf.structures.kernels.trees import FEATURE, LEFT, Array, Trees
 
 BITS: Final = 64  # of a word
@@ -87,7 +87,7 @@ def _value(word: Any, place: Any, masks: LeafMasks) -> Any:
     return np.float64(masks.value[(place << _SIX) | slot])
 
 
-@inner
+@summing
 def largest_sum(model: Any, left: Array, begin: Any, rows: Array, masks: LeafMasks, ranges: LeafRanges) -> Any:
     """Return what the leaves of a model add up to at most that are common to several rows of words.
 
@@ -97,19 +97,14 @@ def largest_sum(model: Any, left: Array, begin: Any, rows: Array, masks: LeafMas
         rows: (6,) where the others begin in the words of ranges.
         masks, ranges: the leaves.
     """
-    one, two, at, first, words = 0.0, 0.0, np.uint64(0), np.uint64(masks.first[model]), ranges.words
-    size, start = np.uint64(masks.first[model + 1]) - first, np.uint64(begin)
+    total, first, start, words = masks.base[model], np.uint64(masks.first[model]), np.uint64(begin), ranges.words
     a, b, c = np.uint64(rows[0]), np.uint64(rows[1]), np.uint64(rows[2])  # unsigned: no index can be negative
     d, e, f = np.uint64(rows[3]), np.uint64(rows[4]), np.uint64(rows[5])
-    while at < size:  # two sums, neither of which waits for the other
-        low = words[a + at] & words[b + at] & words[c + at]
-        one += _value(left[start + at] & low & words[d + at] & words[e + at] & words[f + at], first + at, masks)
-        at += _ONE
-        if at < size:
-            low = words[a + at] & words[b + at] & words[c + at]
-            two += _value(left[start + at] & low & words[d + at] & words[e + at] & words[f + at], first + at, masks)
-            at += _ONE
-    return masks.base[model] + one + two
+    for tree in range(masks.first[model + 1] - masks.first[model]):
+        at = np.uint64(tree)
+        word = left[start + at] & words[a + at] & words[b + at] & words[c + at]
+        total += _value(word & words[d + at] & words[e + at] & words[f + at], first + at, masks)
+    return total
 
 
 @inner
