@@ -1,4 +1,4 @@
-"""Candidates that several models of trees must all accept, however many changes they take.
+"""Candidates that several models of trees must accept, all of them or enough, however many changes they take.
 
 They are listed, the nearest ones first: until one certainly is an answer, and then as far as it is. That is search and
 proof at once; it needs no generations and no certificate after it.
@@ -15,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.unanimous import Unanimous
+from mlflow_cf.goal.unanimous import alike_models
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.rounding import loose
@@ -43,7 +43,7 @@ class NearestAgreed(NamedTuple):
 
 @dataclass
 class Agreed:
-    """What all models may accept of one row.
+    """What enough models may accept of one row.
 
     Attributes:
         problem: every feature is a group by itself, and may stay as it is; scorer: rates candidates.
@@ -61,18 +61,18 @@ class Agreed:
     def of(cls, problem: Problem, actions: ActionTable) -> Agreed | None:
         """Return the models of a problem about its row; None: several answers are wanted, or the models list none.
 
-        They do not where some may refuse an answer, where one is no ensemble of trees, or where these are too large.
+        They do not where one is no ensemble of trees, or where these are too large.
         """
         scorer = problem.scorer
         if scorer is None or problem.count > 1:
             return None
-        many = Unanimous.of(scorer, thresholds.SWEPT)
-        if many is None:
+        alike = alike_models(scorer, thresholds.SWEPT)
+        if alike is None or not isinstance(scorer.structure, Joined):
             return None
         columns, place = actions.columns, np.empty(len(actions.code), dtype=np.intp)
         place[columns] = np.arange(len(columns))
         changes = GridChanges(place[actions.own][problem.owner], actions.cost[columns], actions.peak[columns])
-        agreement = many.joined.agreement(actions.encoded, changes, [one.lead.weights for one in many.alike])
+        agreement = scorer.structure.agreement(actions.encoded, changes, [one.lead.weights for one in alike])
         return None if agreement is None else cls(problem, scorer, actions, agreement)
 
     def nearest(self, limit: float, tolerance: float, budget: Budget) -> NearestAgreed:
@@ -113,13 +113,13 @@ class Agreed:
 
     def _asked(self, tolerance: float) -> Asked | None:
         """Return what is asked; None: scores may be off by too much."""
-        many = Unanimous.of(self.scorer, tolerance)
-        if many is None:
+        alike = alike_models(self.scorer, tolerance)
+        if alike is None:
             return None
-        models = [one.models for one in many.alike]
-        may, sure = [one.lead.may for one in many.alike], [one.lead.sure for one in many.alike]
-        c, changes = float(self.problem.bound_distance.c), self.problem.most_changes
-        return Asked(np.repeat(may, models), np.repeat(sure, models), c, changes)
+        models, spare = np.array([one.models for one in alike]), np.array([one.spare for one in alike])
+        may = np.repeat([one.lead.may for one in alike], models)
+        sure = np.repeat([one.lead.sure for one in alike], models)
+        return Asked(may, sure, models, spare, float(self.problem.bound_distance.c), self.problem.most_changes)
 
     def _codes(self, at: Codes) -> Codes:
         """Return the candidates (m, G) whose columns take the values at places (m, d) of the grid."""
@@ -143,5 +143,7 @@ def try_agreement(structure: Structure, Z: Floats) -> None:
     changes = GridChanges(np.arange(Z.shape[1]) * len(Z), np.ones(Z.size), np.ones(Z.size))
     agreement = joined.agreement(values, changes, [np.ones(width), np.ones(width)])
     if agreement is not None:
-        with agreement.asking(Asked(np.zeros(2), np.zeros(2), 0.0, DEEPEST)) as listing:
+        with agreement.asking(
+            Asked(np.zeros(2), np.zeros(2), np.ones(2, np.intp), np.zeros(2, np.intp), 0.0, DEEPEST)
+        ) as listing:
             listing.next(np.inf, 1, 1)

@@ -33,7 +33,7 @@ DEEPEST: Final = 8  # features of a set
 FOUND: Final = 512  # candidates that are listed at once
 BOXES: Final = 2**17  # that wait to be looked at: 11 MB; searches of 0.1 s have some thousand
 SETS: Final = 2**16  # of features: 2 MB; searches of 0.1 s have some thousand
-AWAIT: Final = 4096  # bounds, 2 ms, before it is asked whether a model refuses all candidates, which takes up to 0.4 ms
+AWAIT: Final = 4096  # bounds, 2 ms, before it is asked whether models refuse all candidates, which takes up to 0.4 ms
 HELD: Final = 2**20  # words of sets, 8 MB
 
 
@@ -92,11 +92,11 @@ class AllLeaves:
 
 
 class Listed(NamedTuple):
-    """Candidates that several models may all accept, the nearest ones first.
+    """Candidates that enough of several models may accept, the nearest ones first.
 
     Attributes:
         at: (n, d) places of the values that features take, among those of the grid.
-        sure: (n,) whether all models certainly accept them.
+        sure: (n,) whether enough models certainly accept them.
         bounds: how many bounds of models were made for them.
         ended: whether no more are to come; whole: whether none is missing then.
     """
@@ -113,12 +113,16 @@ class Asked(NamedTuple):
 
     Attributes:
         may, sure: (models,) from which score on each may accept, and certainly does.
+        models: (groups,) how many models there are of every group, one after the other; spare: (groups,) how many of
+            them may refuse.
         c: weight of the largest peak in a distance.
         changes: how many features may change at most.
     """
 
     may: Floats
     sure: Floats
+    models: Codes
+    spare: Codes
     c: float
     changes: int
 
@@ -172,9 +176,11 @@ class Agreement:
 
     @contextmanager
     def asking(self, asked: Asked) -> Iterator[Listing]:
-        """Give a list of the candidates that all models may accept."""
-        with self._leaves.room() as room:
-            row = self._row._replace(c=np.array([asked.c]))
+        """Give a list of the candidates that enough models may accept."""
+        with self._leaves.room() as kept:
+            groups, group = len(asked.models), np.repeat(np.arange(len(asked.models)), asked.models)
+            row, counts = self._row._replace(c=np.array([asked.c])), np.empty((2, groups), dtype=np.int64)
+            room = kept._replace(group=group, spare=asked.spare, against=counts[0], unsure=counts[1])
             room.may[:], room.sure[:], room.asked[:] = asked.may, asked.sure, np.arange(len(room.may))
             room.held[:], room.tally[:], room.near[:] = -1, 0, np.inf
             room.tally[CHANGES], room.tally[WAITING] = asked.changes, AWAIT
@@ -186,7 +192,7 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """A list of the candidates of a row that all models may accept, the nearest ones first.
+    """A list of the candidates of a row that enough models may accept, the nearest ones first.
 
     Attributes:
         of: the row, the models and how far the list has come.
@@ -242,6 +248,10 @@ def _room(masks: LeafMasks) -> AgreementRoom:
     return AgreementRoom(
         may=np.empty(models),
         sure=np.empty(models),
+        group=np.zeros(0, dtype=np.int64),
+        spare=np.zeros(0, dtype=np.int64),
+        against=np.zeros(0, dtype=np.int64),
+        unsure=np.zeros(0, dtype=np.int64),
         asked=np.arange(models),
         fixed=np.empty((slots, words), dtype=np.uint64),
         held=numbers((slots, models)),
@@ -251,6 +261,7 @@ def _room(masks: LeafMasks) -> AgreementRoom:
         sets=numbers((SETS, DEEPEST)),
         sizes=numbers(SETS),
         of=numbers(BOXES),
+        closest=numbers(BOXES),
         low=numbers((BOXES, DEEPEST)),
         high=numbers((BOXES, DEEPEST)),
         keys=np.empty(BOXES),
@@ -261,5 +272,4 @@ def _room(masks: LeafMasks) -> AgreementRoom:
         last=np.empty(DEEPEST, dtype=np.int64),
         near=np.empty(2),
         tally=np.zeros(11, dtype=np.int64),
-        hint=np.zeros(BOXES, dtype=np.int32),
     )

@@ -18,6 +18,17 @@ SLACK = 1e-6
 COLUMNS = 6
 
 
+def ask(least, sure, c, changes, spare=0):
+    """Return what is asked: the first model must accept, and all of the others but `spare`."""
+    many = len(least) - 1
+    return Asked(np.asarray(least), np.asarray(sure), np.array([1, many]), np.array([0, spare]), c, changes)
+
+
+def enough(accepted, spare):
+    """Return (m,) of which rows the first model accepts, and all of the others (m, models) but `spare`."""
+    return accepted[:, 0] & ((~accepted[:, 1:]).sum(axis=1) <= spare)
+
+
 class Models:
     """Random ensembles of trees, some values of every column with their costs, and a row."""
 
@@ -105,18 +116,20 @@ def test_what_all_models_may_accept_is_what_scoring_every_row_finds(seed, models
     rows, far, scores = world.everything(changes)
     least = np.quantile(scores, data.draw(st.floats(0, 0.95)), axis=0) if len(scores) else np.zeros(models + 1)
     limit, wanted = data.draw(st.sampled_from([3.0, 20.0, 60.0, np.inf])), data.draw(st.sampled_from([1, 7, 1000]))
+    spare = data.draw(st.integers(0, models - 1))
     sure = least + data.draw(st.sampled_from([0.0, 0.5]))
-    found, certain, whole = listed(world.agreement(), Asked(least, sure, world.c, changes), limit, wanted)
+    found, certain, whole = listed(world.agreement(), ask(least, sure, world.c, changes, spare), limit, wanted)
     assert whole
     known = {tuple(row): at for at, row in enumerate(rows.tolist())}
     at = [known[tuple(row)] for row in found.tolist()]
     assert len(set(at)) == len(at)
-    assert (scores[at] >= least - SLACK).all()
-    assert (scores[at][certain] >= sure).all()
-    assert certain[(scores[at] >= sure + SLACK).all(axis=1)].all()
+    assert enough(scores[at] >= least - SLACK, spare).all()
+    assert enough(scores[at][certain] >= sure, spare).all()
+    assert certain[enough(scores[at] >= sure + SLACK, spare)].all()
     assert (far[at] <= limit + SLACK).all()
     assert (np.diff(far[at]) >= -SLACK).all()
-    assert set(np.flatnonzero((scores >= least + SLACK).all(axis=1) & (far <= limit - SLACK))) <= set(at)
+    good = enough(scores >= least + SLACK, spare) & (far <= limit - SLACK)
+    assert set(np.flatnonzero(good)) <= set(at)
 
 
 @dear(6)
@@ -127,7 +140,7 @@ def test_what_there_is_no_room_for_is_farther_than_all_that_is_listed(seed, mode
     least = np.quantile(scores, 0.7, axis=0) if len(scores) else np.zeros(models + 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(f"mlflow_cf.structures.agreement.{what}", room if what == "DEEPEST" else 3 * room)
-        found, _, whole = listed(world.agreement(), Asked(least, least, world.c, COLUMNS), np.inf)
+        found, _, whole = listed(world.agreement(), ask(least, least, world.c, COLUMNS), np.inf)
     good = np.flatnonzero((scores >= least).all(axis=1))
     known = {tuple(row): at for at, row in enumerate(rows.tolist())}
     at = [known[tuple(row)] for row in found.tolist()]
@@ -138,7 +151,7 @@ def test_what_there_is_no_room_for_is_farther_than_all_that_is_listed(seed, mode
 
 def test_a_limit_on_bounds_is_kept():
     world = Models(0, 2, 14, 3)
-    with world.agreement().asking(Asked(np.full(3, -1e9), np.zeros(3), 0.0, 3)) as listing:
+    with world.agreement().asking(ask(np.full(3, -1e9), np.zeros(3), 0.0, 3)) as listing:
         part = listing.next(np.inf, 10**9, 10)
     assert not part.ended
     assert part.bounds < 20
@@ -149,7 +162,7 @@ def test_where_a_model_refuses_all_rows_sets_need_not_be_looked_at(await_bounds,
     monkeypatch.setattr("mlflow_cf.structures.agreement.AWAIT", await_bounds)
     monkeypatch.setattr("mlflow_cf.structures.agreement.SETS", 8)  # of 63
     least = np.array([-1e9, 1e9, -1e9])
-    found, _, all_of_them = listed(Models(0, 2, 14, 3).agreement(), Asked(least, least, 0.0, COLUMNS), np.inf)
+    found, _, all_of_them = listed(Models(0, 2, 14, 3).agreement(), ask(least, least, 0.0, COLUMNS), np.inf)
     assert not len(found)
     assert all_of_them == whole
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mlflow_cf.kernel import called, inner
+from mlflow_cf.kernel import inner
 from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, LeafRanges, largest_sum, largest_sum_of_words
 from mlflow_cf.structures.kernels.trees import Array
 
@@ -49,22 +49,29 @@ class AgreementRoom(NamedTuple):
 
     Attributes:
         may, sure: (models,) from which score on each may accept, and certainly does.
+        group: (models,) which group of models each is of; spare: (groups,) how many of a group may refuse.
+        against, unsure: (groups,) how many refuse the box that is looked at, and how many may do so.
         asked: (models,) in which order models are asked: the last one that refused comes first.
         fixed: (slots, words) the leaves that the row's own values leave of features outside a set; held: (slots,
             models) of which set.
         common, some: (words,) of one model, those of a box and of some values; rows: (n,) where words of a box begin.
         sets: (s, k) features of sets, as places in `cheapest`; sizes: (s,) how many.
-        of: (boxes,) the set of each box; low, high: (boxes, k) the first and last value of its features; -1: of a set
-            that was not begun.
+        of: (boxes,) the set of each box; closest: (boxes,) the model that came closest to refusing the one that it is a
+            part of; low, high: (boxes, k) the first and last value of its features; -1: of a set that was not
+            begun.
         keys, numbers: (boxes,) a heap of boxes by what their candidates cost at least.
         unused: (boxes,) numbers of those that are free again.
         feature, first, last: (k,) the features of the box that is looked at, and its values.
         near: (2,) what the last candidate costs, and how near candidates of larger sets than there is room for may be.
-        tally: (10,) numbers, see below.
+        tally: (11,) numbers, see below.
     """
 
     may: Array
     sure: Array
+    group: Array
+    spare: Array
+    against: Array
+    unsure: Array
     asked: Array
     fixed: Array
     held: Array
@@ -74,6 +81,7 @@ class AgreementRoom(NamedTuple):
     sets: Array
     sizes: Array
     of: Array
+    closest: Array
     low: Array
     high: Array
     keys: Array
@@ -84,13 +92,12 @@ class AgreementRoom(NamedTuple):
     last: Array
     near: Array
     tally: Array
-    hint: Array
 
 
 # Numbers in a tally: boxes in the heap, those that were ever used and those that are free again; sets; bounds of models
 # and candidates so far; the set of the box that is looked at, and how many features it has; how many may change; how
-# many bounds come before it is asked whether a model refuses all candidates.
-OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES, WAITING = range(10)
+# many bounds come before it is asked whether models refuse all candidates; the model that was closest to refusing it.
+OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES, WAITING, CLOSEST = range(11)
 LAST, BEYOND = range(2)  # of `AgreementRoom.near`
 
 
