@@ -78,6 +78,10 @@ class AllLeaves:
         note_ranges(masks, ranges)
         return cls(masks, ranges)
 
+    def __reduce__(self) -> tuple[type[AllLeaves], tuple[LeafMasks, LeafRanges]]:
+        """Other processes have rooms of their own."""
+        return AllLeaves, (self.masks, self.ranges)
+
     @contextmanager
     def room(self) -> Iterator[AgreementRoom]:
         """Give workspace that nobody else works in."""
