@@ -71,7 +71,13 @@ def inside(table: pd.DataFrame, found: Counterfactual, values: str, rng: np.rand
 
 @pytest.mark.parametrize("values", ["observed", "continuous"])
 @pytest.mark.parametrize(("kind", "linked"), [*((kind, True) for kind in MODELS), *((kind, False) for kind in GROWING)])
-def test_the_model_accepts_what_is_drawn_inside(kind: str, linked: bool, values: Any) -> None:  # noqa: FBT001
+def test_the_model_accepts_what_is_drawn_inside(
+    kind: str,
+    linked: bool,  # noqa: FBT001
+    values: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG", "mlflow_cf.request.widening")  # says where a region failed
     for seed in range(many(3, 60)):
         table, labels = world(seed)
         model = MODELS[kind](seed).fit(table, labels)
