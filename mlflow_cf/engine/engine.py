@@ -70,7 +70,7 @@ class Engine:
 
     @cached_property
     def agreed(self) -> Agreed | None:
-        """What many models must all accept; None where they do not list it."""
+        """What enough of many models may accept; None where they do not list it."""
         return Agreed.of(self.problem, self.actions) if self.exact and self._single else None
 
     @property

@@ -85,18 +85,17 @@ def list_sets(larger: LargerSets, limit: float, fewest: int, most: int, sets: Ar
     return count
 
 
-def sets_within(least: Floats, limit: float, fewest: int, most: int, many: int = MOST_SETS) -> Bools | None:
-    """Return the sets (s, d) of features whose least changes cost no more than a limit together.
+def sets_within(least: Floats, limit: float, fewest: int, most: int) -> Bools | None:
+    """Return the sets (s, d) of features whose least changes cost no more than a limit together; None: too many.
 
     Args:
         least: (d,) what a change of each feature costs at least.
         limit: as said.
         fewest, most: how many features they have.
-        many: None where they are more.
     """
     larger = LargerSets.room(len(least))
     larger.feature[:] = np.argsort(least, kind="stable")
     larger.cost[:] = least[larger.feature]
-    sets = np.zeros((many + 1, len(least)), dtype=np.bool_)
+    sets = np.zeros((MOST_SETS + 1, len(least)), dtype=np.bool_)
     count = list_sets(larger, limit, fewest, most, sets)
-    return sets[:count] if count <= many else None
+    return sets[:count] if count <= MOST_SETS else None

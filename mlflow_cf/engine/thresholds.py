@@ -40,7 +40,7 @@ ASKED_FIRST: Final = 16  # candidates of which it is asked at first whether a mo
 MORE_ASKED: Final = 4
 ASKED_AT_ONCE: Final = 4  # that all models may accept; CPU a row of Adult in one call 5.6 ms, with 8 or 16 of them 5.9
 
-# What many models of trees must all accept, the nearest candidates first; times are in docs/survival.md
+# What enough of many models of trees may accept, the nearest candidates first; times are in docs/survival.md
 BOUNDS_PER_ROW: Final = 2**8  # of models' scores take about as long as the scores of a row by 30 models
 BOUNDS_PER_SECOND: Final = 2**20  # are made, at least: one takes 0.4 to 0.8 us
 MORE_AGREED: Final = 4  # times as many candidates are listed at once, where those before were no answers

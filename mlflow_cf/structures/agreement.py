@@ -1,4 +1,4 @@
-"""What several models of trees may all accept, the nearest candidates first; see the kernels."""
+"""What enough of several models of trees may accept, the nearest candidates first; see the kernels."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def _falls_then_rises(order: Codes, owner: Codes, start: Codes, changes: GridCha
 
 
 def _room(masks: LeafMasks) -> AgreementRoom:
-    """Return arrays for a row."""
+    """Return workspace for one row after the other; who asks brings what there is of each group of models."""
     models, words, widest = len(masks.base), int(masks.first[-1]), int(np.diff(masks.first).max())
     slots = max(HELD // words, 1)
     numbers = partial(np.empty, dtype=np.int32)

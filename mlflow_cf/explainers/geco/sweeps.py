@@ -109,7 +109,7 @@ class Sweeps:
         return problem.rows(found), self.statistics.summary(generations, self.budget.used)
 
     def _agreed(self) -> NearestAgreed | None:
-        """Return what many models must all accept; None where they do not list it."""
+        """Return what enough of many models may accept; None where they do not list it."""
         agreed = self.engine.agreed
         if agreed is None:
             return None

@@ -1,12 +1,12 @@
-"""The nearest candidates that several models of trees may all accept: boxes of values, the nearest ones first.
+"""The nearest candidates that enough of several models of trees may accept: boxes of values, the nearest ones first.
 
 Sets of changed features come in the order of what they cost at least, each as a box of all its values (as Eppstein's
 K shortest paths: of every set that comes up, the next feature in place of its last one, and beside it). What is left
 of the leaves of a model bounds its score from above: where more models' bounds are too low than may refuse, whatever
 the others say, a box is given up; else it is parted. The model that was closest to refusing the whole is asked first
-about a part, and then the one that refused last. Of the features of a box one is parted whose
-values cost the most beyond its cheapest: what is far is put aside, and mostly never looked at (Land and Doig 1960,
-Econometrica 28, with the costs as bounds).
+about a part, and then the one that refused last. A box is parted at the feature whose values cost the most beyond its
+cheapest one: what is far is put aside, and mostly never looked at (Land and Doig 1960, Econometrica 28, with the costs
+as bounds).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _push(box: Any, key: Any, of: Agreeing) -> None:
 
 @called
 def push_set(like: Any, size: Any, last: Any, key: Any, of: Agreeing) -> None:
-    """Look at a set of features later: at a place of them the feature at the place `last`, before it those of a set."""
+    """Look later at a set of so many features: the one at the place `last` in `cheapest`, the others as in set `like`."""
     room = of.room
     number, box = room.tally[SETS], _new_box(of)
     room.tally[SETS] += 1
@@ -184,7 +184,7 @@ def _ask_closest(box: Any, of: Agreeing) -> None:
 def _answer(single: Any, of: Agreeing) -> Any:
     """Return REFUSED if more models than may refuse all candidates of the box that is looked at, else MAY or SURE.
 
-    About a box of several candidates no more models are asked when some of them may accept one.
+    About a box of several candidates no more models are asked once `MODELS` of them may accept one.
     """
     _, masks, _, room = of
     for group in range(room.spare.size):
@@ -281,7 +281,7 @@ def _part(box: Any, of: Agreeing) -> None:
 
 @inner
 def _write(found: Array, sure: Any, key: Any, of: Agreeing) -> None:
-    """Write the values of the candidate that is looked at, and whether all models certainly accept it."""
+    """Write the values of the candidate that is looked at, and whether enough models certainly accept it."""
     room = of.room
     line = room.tally[LISTED]
     for level in range(found.shape[1] - 1):
@@ -299,15 +299,15 @@ def begin_agreed(of: Agreeing) -> None:
 
 @kernel
 def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array) -> int:
-    """Write the next candidates that all models may accept, the nearest ones first.
+    """Write the next candidates that enough models may accept, the nearest ones first.
 
     Args:
         of: the row, the models, and the boxes that are left.
         limit: how far candidates are at most.
         wanted: how many candidates, and all others that are as near.
         most: bounds, until `tally[BOUNDS]` says so many.
-        found: (n, k + 1) for their values, -1 after those of the features of a set, and whether all models certainly
-            accept them; `tally[LISTED]` says how many there are.
+        found: (n, k + 1) for their values, -1 after those of the features of a set, and whether enough models
+            certainly accept them; `tally[LISTED]` says how many there are.
 
     Returns:
         Whether these are all: see above.
