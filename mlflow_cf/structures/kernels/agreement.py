@@ -76,7 +76,7 @@ def _push(box: Any, key: Any, of: Agreeing) -> None:
 
 @called
 def push_set(like: Any, size: Any, last: Any, key: Any, of: Agreeing) -> None:
-    """Look later at a set of so many features: the one at the place `last` in `cheapest`, the others as in set `like`."""
+    """Look later at a set of so many features: the last is a place in `cheapest`, the others are those of `like`."""
     room = of.room
     number, box = room.tally[SETS], _new_box(of)
     room.tally[SETS] += 1
