@@ -44,6 +44,7 @@ from mlflow_cf.wrapping import assemble
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
 ASKED = small_loans.rejected(TABLE, 3)
+ASKED.loc[0, "income"] += 0.012345678  # more digits than a time has, so that a search for them finds no time
 OPTIONS = {"target": "good", "constraints": small_loans.CONSTRAINTS}
 QUERY = {"count": 2, "certify": True, "seed": 7, "constraints": {"ranges": {"income": [10, 110.5]}}}
 ORIGIN = AnsweredBy("m-1", "0" * 64, {})

@@ -22,6 +22,7 @@ WEEK = pd.Timedelta("7D")
 TABLE = small_loans.table()
 MODEL = small_loans.fitted(TABLE)
 ASKED = small_loans.rejected(TABLE, 3)
+ASKED.loc[0, "income"] += 0.012345678  # more digits than a time has, so that a search for them finds no time
 WANTED = TABLE[MODEL.predict(TABLE) == "good"].head(2)
 EXPERIMENT = "outcomes"
 
