@@ -105,6 +105,20 @@ def test_folds_and_given_models() -> None:
     assert (given.policy.survival.of, given.policy.survival.needed) == (5, 5)
 
 
+@pytest.mark.parametrize("model", [MODEL, FOREST], ids=["linear", "trees"])
+@pytest.mark.parametrize("immutable", [[], ["c"]], ids=["free", "kept"])
+def test_rows_with_a_level_that_no_model_knows_are_certified(model: Any, immutable: list[str]) -> None:
+    promised = mlflow_cf.wrap(model, DATA, GOOD, target=1, constraints={"immutable": immutable}, survival=LESS)
+    rows = DATA.assign(c="elsewhere")
+    rows = rows[model.predict(rows) == 0].head(6)
+    for found in promised.explain(rows, certify=True):
+        (answer,) = found.counterfactuals
+        assert answer.proof == "optimal"
+        assert answer.survival is not None
+        assert answer.survival.agreeing == 4
+        assert immutable == [] or answer.row["c"] == "elsewhere"
+
+
 @pytest.mark.parametrize(("model", "labels"), [(MODEL, GOOD), (FOREST, GOOD)], ids=["linear", "trees"])
 def test_an_artifact_answers_as_before(model: Any, labels: Any, tmp_path: Path) -> None:
     explained = mlflow_cf.wrap(model, DATA, labels, target=1, survival=LESS)

@@ -43,6 +43,7 @@ class Opened:
         surrogate: what imitates a model that could not be opened, to guide searches; None: nothing does.
         levels: the levels that the model tells apart, by the name of a feature, without those that the structure has
             codes for; see `OpenModel.levels`.
+        judging: whether its judge asks nothing but the structure, which therefore reads all levels as its judge does.
     """
 
     structure: Structure | None
@@ -52,6 +53,7 @@ class Opened:
     ties: int = 0
     surrogate: Structure | None = None
     levels: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    judging: bool = False
 
     @cached_property
     def steady(self) -> bool:
@@ -68,7 +70,8 @@ class Opened:
 
     def reads(self, feature: str, level: object) -> bool:
         """Whether the structure reads a level as the model does that the background lacks."""
-        return isinstance(level, str) and feature in self.levels and level not in self.levels[feature]
+        known = self.levels.get(feature)
+        return self.judging or (isinstance(level, str) and known is not None and level not in known)
 
     def parity(self, tolerance: float) -> dict[str, float] | None:
         """Return how the comparison went, for `describe()`."""

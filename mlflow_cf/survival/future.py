@@ -92,7 +92,7 @@ class FutureModels:
         )
         judge = ManyJudges(plain, argmax_decides=False, structure=structure, space=space, models=models)
         said = f"{models} retrained models: {structure.kind}"
-        opened = Opened(structure, f"{said}; {note}" if note else said, len(background))
+        opened = Opened(structure, f"{said}; {note}" if note else said, len(background), judging=True)
         outcome = judge.outcome(space.decode(background))
         return cls(Requirement(ORIGIN, judge, outcome, opened, votes=Votes(models, models)), structure, note)
 

@@ -99,13 +99,17 @@ class GeCo:
         """Do what `search` does, from what is known of the row."""
         problem = engine.given
         if self.sweep and problem.partial is not None:
-            rows = sifted(problem, budget, lambda opened, left: self._by_sweeps(Engine(opened), left).rows)
+            rows = sifted(problem, budget, lambda opened, left: self._by_sweeps(Engine(opened), left)[0].rows)
             if len(rows) >= problem.count or budget.cut:
                 return Candidates(rows, complete=len(rows) > 0)
         by_sweeps = self.sweep and problem.scorer is not None
         drawn = None if by_sweeps else rng.bit_generator.state
-        found = self._by_sweeps(engine, budget) if by_sweeps else self._by_draws(problem, budget, rng)
-        if len(found.rows) or budget.cut or not self.last_resort:
+        none = False
+        if by_sweeps:
+            found, none = self._by_sweeps(engine, budget)
+        else:
+            found = self._by_draws(problem, budget, rng)
+        if len(found.rows) or none or budget.cut or not self.last_resort:
             return found
         if drawn is not None:  # the same draws as without GeCo, so that it misses nothing that these find
             rng.bit_generator.state = drawn
@@ -113,11 +117,14 @@ class GeCo:
         # nothing found: where the model was opened, there may be a proof of that
         return replace(found, rows=rows, certify=found.certify and not len(rows))
 
-    def _by_sweeps(self, engine: Engine, budget: Budget) -> Candidates:
+    def _by_sweeps(self, engine: Engine, budget: Budget) -> tuple[Candidates, bool]:
+        """Return what sweeps find, and whether there is nothing, by bounds on all candidates."""
         stable = max(STABLE, engine.given.count)
         search = Sweeps(engine, budget, self.q, stable, range(self.min_generations, self.max_generations + 1))
         rows, statistics = search.run()
-        return Candidates(rows, statistics, certify=search.settled or not len(rows), complete=True, engine=engine)
+        known = search.settled or not len(rows)
+        found = Candidates(rows, statistics, certify=known, complete=True, engine=engine)
+        return found, search.settled and not len(rows)
 
     def _by_draws(self, problem: Problem, budget: Budget, rng: np.random.Generator) -> Candidates:
         problem, stable = with_draws(problem, rng), max(STABLE, problem.count)
