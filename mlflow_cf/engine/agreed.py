@@ -13,6 +13,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
+from mlflow_cf.engine.nodes import tight
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.unanimous import alike_models
@@ -31,7 +32,8 @@ class NearestAgreed(NamedTuple):
     Attributes:
         codes: (m, G) lawful ones, none farther than the first that certainly is an answer; sure: (m,) which are.
         limit, tolerance: how far candidates were looked for, and by how much scores may be off.
-        whole: whether all of them are there.
+        whole: whether all of them are there; low: how far others are at least.
+        used: evaluations that it took, as many as there are where more do not help.
     """
 
     codes: Codes
@@ -39,6 +41,8 @@ class NearestAgreed(NamedTuple):
     limit: float
     tolerance: float
     whole: bool
+    low: float
+    used: float
 
 
 @dataclass
@@ -75,41 +79,42 @@ class Agreed:
         agreement = scorer.structure.agreement(actions.encoded, changes, [one.lead.weights for one in alike])
         return None if agreement is None else cls(problem, scorer, actions, agreement)
 
-    def nearest(self, limit: float, tolerance: float, budget: Budget) -> NearestAgreed:
+    def nearest(self, limit: float, tolerance: float, budget: Budget, share: float) -> NearestAgreed:
         """Return the candidates no farther than `limit` that may be answers, or some of them.
 
-        Scores may be off by `tolerance`, in units of max(1, |score|). That takes a share of the budget at most.
+        Scores may be off by `tolerance`, in units of max(1, |score|). That takes a `share` of the budget at most.
         """
-        kept = self._kept
+        kept, most = self._kept, int(share * budget.left)
         known = kept is not None and limit <= kept.limit and tolerance <= kept.tolerance
-        if kept is None or not (known if kept.whole else known and limit == kept.limit):
-            part = budget.part(int(thresholds.AGREED_SHARE * budget.left), thresholds.AGREED_SHARE)
+        if kept is None or not known or (not _tells(kept, limit) and most > kept.used):
+            part = budget.part(most, share)
             kept = self._kept = self._listed(limit, tolerance, part)
             budget.take(part.used)
         near = self.problem.distance(kept.codes) <= limit
-        return kept._replace(codes=kept.codes[near], sure=kept.sure[near])
+        return kept._replace(codes=kept.codes[near], sure=kept.sure[near], whole=_tells(kept, limit))
 
     def _listed(self, limit: float, tolerance: float, budget: Budget) -> NearestAgreed:
         """Return the candidates no farther than a limit that may be answers, or some of them."""
-        parts, sure, wanted, within = [self.problem.own[None][:0]], [np.zeros(0, dtype=np.bool_)], 1, loose(limit)
-        asked, whole, ended = self._asked(tolerance + thresholds.SWEPT), False, False
+        codes, sure, wanted, within = self.problem.own[None][:0], np.zeros(0, dtype=np.bool_), 1, loose(limit)
+        found = NearestAgreed(codes, sure, limit, tolerance, whole=False, low=0.0, used=np.inf)
+        asked = self._asked(tolerance + thresholds.SWEPT)
         if asked is None:
-            return NearestAgreed(parts[0], sure[0], limit, tolerance, whole)
+            return found
         with self.agreement.asking(asked) as listing:
+            ended = False
             while not ended:
                 listed = listing.next(within, wanted, self._most(budget))
                 work = 1 + listed.bounds // thresholds.BOUNDS_PER_ROW
-                codes = self._codes(listed.at)
-                lawful = self.problem.lawful(codes)
-                parts.append(codes[lawful])
-                sure.append(listed.sure[lawful])
-                far = self.problem.distance(parts[-1][sure[-1]])
-                within, wanted = min([within, *map(loose, far[:1].tolist())]), thresholds.MORE_AGREED * wanted
-                enough = budget.take(work) == work and (len(codes) > 0 or listed.ended)
+                more = self._codes(listed.at)
+                lawful = self.problem.lawful(more)
+                codes, sure = np.concatenate([codes, more[lawful]]), np.concatenate([sure, listed.sure[lawful]])
+                far = self.problem.distance(more[lawful & listed.sure][:1])
+                within, wanted = min([within, *map(loose, far.tolist())]), thresholds.MORE_AGREED * wanted
+                enough = budget.take(work) == work and (len(more) > 0 or listed.ended)
                 ended, whole = listed.ended or not enough, listed.whole and enough
-        codes = np.concatenate(parts)
         near = self.problem.distance(codes) <= within
-        return NearestAgreed(codes[near], np.concatenate(sure)[near], limit, tolerance, whole)
+        used = np.inf if listed.ended else budget.used
+        return found._replace(codes=codes[near], sure=sure[near], whole=whole, low=listed.low, used=used)
 
     def _asked(self, tolerance: float) -> Asked | None:
         """Return what is asked; None: scores may be off by too much."""
@@ -131,6 +136,11 @@ class Agreed:
         """Return how many bounds are made at most, in what is left of the budget and of the time."""
         most, seconds = budget.left * thresholds.BOUNDS_PER_ROW, budget.seconds_left
         return most if seconds is None else int(min(most, max(seconds, 0.0) * thresholds.BOUNDS_PER_SECOND))
+
+
+def _tells(kept: NearestAgreed, limit: float) -> bool:
+    """Whether all candidates no farther than `limit` are there that may be answers."""
+    return kept.whole or loose(limit) < tight(kept.low)
 
 
 def try_agreement(structure: Structure, Z: Floats) -> None:

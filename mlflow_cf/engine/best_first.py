@@ -16,6 +16,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import RedundantChanges
+from mlflow_cf.engine.agreed import Agreed
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.frontier import Frontier, KeyedCandidate, Node
@@ -68,7 +69,8 @@ class BestFirst:
         self._root_bound: CostBound | None = None
         self._floor = 0.0  # no candidate of a node is nearer
         self._frontier = Frontier(problem.own, self.redundant)
-        if not whole and self._decide_agreed(engine):
+        if not whole and engine.agreed is not None:
+            self._decide_agreed(engine.agreed)
             return
         if all(np.diff(self.actions.start) > 0):
             boxes = whole_box(self.actions) if sets is None else boxes_of_sets(self.actions, sets)
@@ -285,12 +287,13 @@ class BestFirst:
             lawful &= joint.holds(codes)
         return lawful
 
-    def _decide_agreed(self, engine: Engine) -> bool:
-        """Put what many models accept in place of all boxes; return whether that is all."""
-        if engine.agreed is None:
-            return False
-        found = engine.agreed.nearest(self.limit, self.tolerance, self.budget)
-        return found.whole and self._add(found.codes, 1)
+    def _decide_agreed(self, agreed: Agreed) -> None:
+        """Put what many models accept in place of all boxes, or of what is nearer than the others are."""
+        found = agreed.nearest(self.limit, self.tolerance, self.budget, thresholds.AGREED_IN_PROOFS)
+        kept = self._add(found.codes, 1)
+        if not (kept and found.whole):
+            self._floor = found.low if kept else 0.0
+            self._push(whole_box(self.actions))
 
     def _decide_few(self, few: FewChanges, whole: Bools) -> None:
         """Put the candidates that change one group, or two, and a box of those that change more, in place of all.

@@ -19,7 +19,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.frontier import KeyedCandidate
 from mlflow_cf.engine.moves.search import search_any
-from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
+from mlflow_cf.engine.thresholds import AGREED_IN_PROOFS, SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.milp.minimise import lower_bound, minimise
 from mlflow_cf.milp.model import SLACK, Model
@@ -140,7 +140,7 @@ def _may_be_answers(task: RowTask, distance: float, score_tolerance: float) -> C
     """Return the candidates (m, G) no farther than a distance that the model may accept; None: it does not tell all."""
     engine = task.engine
     if engine.exact and engine.agreed is not None:
-        found = engine.agreed.nearest(distance, score_tolerance, task.budget)
+        found = engine.agreed.nearest(distance, score_tolerance, task.budget, AGREED_IN_PROOFS)
         return found.codes if found.whole else None
     few = engine.few if engine.exact else None
     if few is None or few.least(3) <= distance:

@@ -15,9 +15,11 @@ from numpy.typing import NDArray
 from mlflow_cf.features import Floats
 from mlflow_cf.structures.kernels.agreement import ALL, SOME, begin_agreed, list_agreed
 from mlflow_cf.structures.kernels.agreement_state import (
+    BEYOND,
     BOUNDS,
     CHANGES,
     LISTED,
+    OPEN,
     ROWS,
     WAITING,
     Agreeing,
@@ -103,6 +105,7 @@ class Listed(NamedTuple):
         sure: (n,) whether enough models certainly accept them.
         bounds: how many bounds of models were made for them.
         ended: whether no more are to come; whole: whether none is missing then.
+        low: how far those are at least that are not listed.
     """
 
     at: Codes
@@ -110,6 +113,7 @@ class Listed(NamedTuple):
     bounds: int
     ended: bool
     whole: bool
+    low: float
 
 
 class Asked(NamedTuple):
@@ -225,7 +229,8 @@ class Listing:
         line, level = np.nonzero(values >= 0)
         places = self.places[values[line, level]]
         at[line, np.searchsorted(self.start, places, side="right") - 1] = places
-        return Listed(at, sure, int(room.tally[BOUNDS]), state != SOME, state == ALL)
+        low = min(room.near[BEYOND], room.keys[0] if room.tally[OPEN] else np.inf)
+        return Listed(at, sure, int(room.tally[BOUNDS]), state != SOME, state == ALL, float(low))
 
 
 def _falls_then_rises(order: Codes, owner: Codes, start: Codes, changes: GridChanges) -> NDArray[np.bool_]:

@@ -149,6 +149,23 @@ def test_what_there_is_no_room_for_is_farther_than_all_that_is_listed(seed, mode
     assert not (at and missing) or far[at].max() <= far[missing].min() + SLACK
 
 
+@dear(6)
+@given(st.integers(0, 2**16), st.integers(1, 3), st.integers(1, 4), st.integers(1, 400), st.booleans())
+def test_what_is_not_listed_yet_is_as_far_as_is_said(seed, models, calls, bounds, narrow):
+    world = Models(seed, models, 6, 3)
+    rows, far, scores = world.everything(COLUMNS)
+    least = np.quantile(scores, 0.7, axis=0) if len(scores) else np.zeros(models + 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mlflow_cf.structures.agreement.BOXES", 30 if narrow else 2**17)
+        with world.agreement().asking(ask(least, least, world.c, COLUMNS)) as listing:
+            parts = [listing.next(np.inf, 1, bounds) for _ in range(calls)]
+    found = {tuple(row) for part in parts for row in part.at.tolist()}
+    good = np.flatnonzero((scores >= least + SLACK).all(axis=1))
+    missing = [at for at in good.tolist() if tuple(rows[at].tolist()) not in found]
+    assert (far[missing] >= parts[-1].low - SLACK).all()
+    assert not parts[-1].whole or parts[-1].low == np.inf
+
+
 def test_a_limit_on_bounds_is_kept():
     world = Models(0, 2, 14, 3)
     with world.agreement().asking(ask(np.full(3, -1e9), np.zeros(3), 0.0, 3)) as listing:

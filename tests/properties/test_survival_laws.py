@@ -158,9 +158,10 @@ def all_accepting(models: list[Any], frame: pd.DataFrame, c: float, **options: A
     st.integers(2, 6),
     st.sampled_from([3.5, 4.8, 5.6]),
     st.sampled_from([0.0, 0.5]),
+    st.integers(20, 2_000),
 )
 def test_several_changes_that_all_models_accept_are_the_nearest_there_are(
-    seed: int, name: str, count: int, least: float, c: float
+    seed: int, name: str, count: int, least: float, c: float, evaluations: int
 ) -> None:
     models, frame = five_columns(seed, name, count, least)
     explained = all_accepting(models, frame, c)
@@ -178,6 +179,14 @@ def test_several_changes_that_all_models_accept_are_the_nearest_there_are(
     (answer,) = found.counterfactuals
     assert answer.proof == "optimal"
     assert answer.distance == pytest.approx(nearest, abs=1e-12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "BOUNDS_PER_ROW", 4)
+        (hasty,) = explained.explain(row, certify=True, max_evaluations=evaluations)
+    assert hasty.status != "infeasible"
+    for near in hasty.counterfactuals:
+        assert near.distance >= nearest - 1e-12
+        assert near.bound is None or near.bound <= nearest + 1e-9
+        assert near.proof != "optimal" or near.distance == pytest.approx(nearest, abs=1e-12)
     assert all(model.predict(pd.DataFrame([answer.row]))[0] == 1 for model in models)
 
 
@@ -188,11 +197,12 @@ def test_several_changes_that_all_models_accept_are_the_nearest_there_are(
     st.integers(2, 6),
     st.sampled_from([3.5, 4.8]),
     st.sampled_from([0.0, 0.5]),
-    st.floats(1.3, 4.0),
+    st.tuples(st.floats(1.3, 4.0), st.lists(st.integers(1, 100), max_size=3)),
 )
 def test_what_all_models_accept_is_listed_up_to_the_nearest(
-    seed: int, name: str, count: int, least: float, c: float, limit: float
+    seed: int, name: str, count: int, least: float, c: float, asked: tuple[float, list[int]]
 ) -> None:
+    limit, before = asked
     models, frame = five_columns(seed, name, count, least)
     explained = all_accepting(models, frame, c, constraints=mlflow_cf.Constraints(max_changes=4))
     refused = np.flatnonzero(models[0].predict(frame) == 0)
@@ -204,13 +214,22 @@ def test_what_all_models_accept_is_listed_up_to_the_nearest(
     problem = replace(problem_of(explained, row), rate=scorer.rate, scorer=scorer)
     agreed = Engine(problem).agreed
     assert agreed is not None
-    found = agreed.nearest(limit, 1e-6, Budget(10**7))
-    assert found.whole
     codes = np.array(list(product(*(range(len(group.actions)) for group in problem.groups))))
     codes = codes[np.isin((codes != problem.own).sum(axis=1), range(1, 5))]
     every = explained.space.decode(problem.rows(codes))
     share, far = np.min([model.predict_proba(every)[:, 1] for model in models], axis=0), problem.distance(codes)
     first = far[share > 0.5 + 1e-3].min(initial=np.inf)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "BOUNDS_PER_ROW", 4)
+        for evaluations in before:
+            some = agreed.nearest(np.inf, 1e-5, budget := Budget(evaluations), 1.0)
+            assert budget.used <= evaluations
+            listed = {tuple(code) for code in some.codes.tolist()}
+            near = (share > 0.5 + 1e-3) & (far <= min(some.low, first) - 1e-9)
+            assert {tuple(code) for code in codes[near].tolist()} <= listed
+            assert not some.whole or first == np.inf or np.isclose(problem.distance(some.codes), first, atol=1e-9).any()
+    found = agreed.nearest(limit, 1e-6, Budget(10**7), 1.0)
+    assert found.whole
     listed = {tuple(code) for code in found.codes.tolist()}
     assert listed <= {tuple(code) for code in codes[share > 0.5 - 1e-3].tolist()}
     assert {tuple(code) for code in codes[(share > 0.5 + 1e-3) & (far <= min(first, limit) - 1e-9)].tolist()} <= listed

@@ -17,7 +17,7 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
 from mlflow_cf.engine.three_changes import TripleLimits
-from mlflow_cf.engine.thresholds import MOST_FLAGS, PAIRS_PER_ROW
+from mlflow_cf.engine.thresholds import AGREED_SHARE, MOST_FLAGS, PAIRS_PER_ROW
 from mlflow_cf.explainers.geco.around import CLOSE, Around
 from mlflow_cf.explainers.geco.construction import exchange, grow, improve, start_of
 from mlflow_cf.explainers.geco.members import Members
@@ -114,7 +114,7 @@ class Sweeps:
         if agreed is None:
             return None
         with self._counted("sweep", len(self.problem.space)):
-            return agreed.nearest(np.inf, CLOSE, self.budget)
+            return agreed.nearest(np.inf, CLOSE, self.budget, AGREED_SHARE)
 
     def _none_at_all(self) -> bool:
         """Whether nothing favourable is known, and bounds prove that there is nothing."""
