@@ -76,7 +76,7 @@ class AllLeaves:
             where=np.concatenate(where),
             accepts=every[: sizes[-1]],
         )
-        ranges = LeafRanges(every, np.empty(masks.kinds.shape, dtype=np.bool_))
+        ranges = LeafRanges(every, np.empty(masks.kinds.shape, dtype=np.int64))
         note_ranges(masks, ranges)
         return cls(masks, ranges)
 
@@ -157,7 +157,8 @@ class Agreement:
             order = np.where(falls[owner], order, others)
         ascends = np.ones(kind.shape, dtype=np.bool_)
         ascends[:, 1:] = (np.diff(kind[:, order], axis=1) >= 0) | (owner[1:] != owner[:-1])
-        ranged = leaves.ranges.spanned & falls & np.logical_and.reduceat(ascends, start[:-1], axis=1)
+        spanned = np.maximum.reduceat(kind, start[:-1], axis=1) < leaves.ranges.spanned
+        ranged = spanned & falls & np.logical_and.reduceat(ascends, start[:-1], axis=1)
         changed = np.ones(len(order), dtype=np.bool_)
         changed[changes.own] = False
         self._places = order[changed[order]]

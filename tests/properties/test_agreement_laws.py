@@ -184,6 +184,15 @@ def test_where_a_model_refuses_all_rows_sets_need_not_be_looked_at(await_bounds,
     assert all_of_them == whole
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_ranges_of_numbers_are_told_wherever_missing_values_go(seed):
+    leaves = Models(seed, 3, 14, 4).agreement()._leaves
+    numbers = [not feature.levels for feature in space_of(background(seed)).features]
+    told, kinds = leaves.ranges.spanned[:, numbers], leaves.masks.kinds[:, numbers]
+    assert (told >= kinds - 1).all()
+    assert (told < kinds).any()
+
+
 def test_models_that_share_leaves_are_not_told_apart():
     space = space_of(background(0))
     own, many = (random_trees(seed, space, 4, trees=3, depth=3, wide=True) for seed in (1, 0))

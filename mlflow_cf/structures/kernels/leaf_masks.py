@@ -55,29 +55,39 @@ class LeafRanges(NamedTuple):
     Attributes:
         words: `LeafMasks.accepts`; as many words again of the leaves that accept a kind or one before it; as many of
             those that accept it or one after it; and a model's words with all bits.
-        spanned: (models, d) whether these common bits are no more than that: leaves accept kinds one after the other.
+        spanned: (models, d) of how many kinds, from the first one on, these common bits are no more than that: leaves
+            accept them one after the other. All, all but the last one, which may be missing values, or 0.
     """
 
     words: Array
     spanned: Array
 
 
+@inner
+def _spans(first: Any, last: Any, size: Any, part: Any, words: Array) -> Any:
+    """Write the words of kinds and those before or after them; whether their common bits are those of ranges."""
+    for at in range(first, last):
+        words[part + at] = words[at] | (words[part + at - size] if at >= first + size else _NONE)
+    for at in range(last - 1, first - 1, -1):
+        words[2 * part + at] = words[at] | (words[2 * part + at + size] if at < last - size else _NONE)
+    spanned = True
+    for at in range(first, last):
+        spanned &= words[at] == words[part + at] & words[2 * part + at]
+    return spanned
+
+
 @kernel
 def note_ranges(masks: LeafMasks, ranges: LeafRanges) -> None:
-    """Write the words of kinds and those before or after them, and whether their common bits are those of ranges."""
-    words, part = ranges.words, masks.accepts.size
+    """Write the words of kinds and those before or after them, and of how many kinds they tell ranges."""
     for model in range(masks.base.size):
         size = masks.first[model + 1] - masks.first[model]
         for feature in range(masks.kinds.shape[1]):
-            first, last = masks.where[model, feature], masks.where[model, feature] + masks.kinds[model, feature] * size
-            for at in range(first, last):
-                words[part + at] = words[at] | (words[part + at - size] if at >= first + size else _NONE)
-            for at in range(last - 1, first - 1, -1):
-                words[2 * part + at] = words[at] | (words[2 * part + at + size] if at < last - size else _NONE)
-            spanned = True
-            for at in range(first, last):
-                spanned &= words[at] == words[part + at] & words[2 * part + at]
-            ranges.spanned[model, feature] = spanned
+            first, kinds, spanned = masks.where[model, feature], masks.kinds[model, feature], False
+            for left_out in range(2):
+                if not spanned:
+                    count = kinds - left_out
+                    spanned = _spans(first, first + count * size, size, masks.accepts.size, ranges.words)
+                    ranges.spanned[model, feature] = count if spanned else 0
 
 
 @inner
