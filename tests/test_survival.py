@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_breast_cancer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -117,6 +118,27 @@ def test_rows_with_a_level_that_no_model_knows_are_certified(model: Any, immutab
         assert answer.survival is not None
         assert answer.survival.agreeing == 4
         assert immutable == [] or answer.row["c"] == "elsewhere"
+
+
+@pytest.mark.parametrize("last", [LogisticRegression(), RandomForestClassifier(20, random_state=0)])
+def test_where_a_search_finds_nothing_background_rows_are_answers(last: Any) -> None:
+    data, labels = load_breast_cancer(as_frame=True, return_X_y=True)
+    model = make_pipeline(StandardScaler(), last).fit(data, labels)
+    promised = mlflow_cf.wrap(model, data, labels, target=1, survival={**LESS, "margin": 0.1})
+    rows = data[model.predict(data) == 0].head(4)
+    for found in promised.explain(rows, max_evaluations=2_000):
+        assert found.status == "found"
+        assert found.evaluations <= 2_000
+
+
+def test_however_many_candidates_are_listed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    promised = mlflow_cf.wrap(FOREST, DATA, GOOD, target=1, survival=LESS)
+    rows = DATA[FOREST.predict(DATA) == 0].head(6)
+    before = promised.explain(rows, certify=True)
+    monkeypatch.setattr("mlflow_cf.engine.thresholds.MORE_AGREED", 2**63)
+    after = promised.explain(rows, certify=True)
+    assert {one.status for one in after} == {"found"}
+    assert [one.counterfactuals for one in after] == [one.counterfactuals for one in before]
 
 
 @pytest.mark.parametrize(("model", "labels"), [(MODEL, GOOD), (FOREST, GOOD)], ids=["linear", "trees"])

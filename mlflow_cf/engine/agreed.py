@@ -109,7 +109,8 @@ class Agreed:
                 lawful = self.problem.lawful(more)
                 codes, sure = np.concatenate([codes, more[lawful]]), np.concatenate([sure, listed.sure[lawful]])
                 far = self.problem.distance(more[lawful & listed.sure][:1])
-                within, wanted = min([within, *map(loose, far.tolist())]), thresholds.MORE_AGREED * wanted
+                within = min([within, *map(loose, far.tolist())])
+                wanted = min(thresholds.MORE_AGREED * wanted, thresholds.MOST_AGREED)
                 enough = budget.take(work) == work and (len(more) > 0 or listed.ended)
                 ended, whole = listed.ended or not enough, listed.whole and enough
         near = self.problem.distance(codes) <= within

@@ -43,7 +43,8 @@ ASKED_AT_ONCE: Final = 4  # that all models may accept; CPU a row of Adult in on
 # What enough of many models of trees may accept, the nearest candidates first; times are in docs/survival.md
 BOUNDS_PER_ROW: Final = 2**8  # of models' scores take about as long as the scores of a row by 30 models
 BOUNDS_PER_SECOND: Final = 2**20  # are made, at least: one takes 0.4 to 0.8 us
-MORE_AGREED: Final = 4  # times as many candidates are listed at once, where those before were no answers
+MORE_AGREED: Final = 4  # times as many candidates are listed at once, where those before were no answers, and at most
+MOST_AGREED: Final = 2**10
 AGREED_SHARE: Final = 0.5  # of the budget of a search; the rest is for generations where that does not suffice
 # Of that of a certificate, which starts again with the distance of the nearest known answer. Branch and bound in half
 # of it proves none of the rows that lists leave: of 40 rows of Adult 2, of 20 of Credit 4, which it takes as long for.

@@ -108,6 +108,16 @@ class Budget:
         self.cut = "clock"  # whoever asks stops, and what is found depends on when that was
         return True
 
+    def keep_back(self, most: int) -> int:
+        """Keep so many evaluations back, or as many as are left; return how many."""
+        kept = min(most, self.left)
+        self._left -= kept
+        return kept
+
+    def give_back(self, kept: int) -> None:
+        """Make evaluations available that were kept back."""
+        self._left += kept
+
     def release(self) -> None:
         """Make what was kept back available."""
         self._left, self._reserve, self._until = self._left + self._reserve, 0, self._deadline

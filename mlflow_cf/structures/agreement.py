@@ -33,8 +33,8 @@ from mlflow_cf.structures.model_leaves import ModelLeaves
 Codes = NDArray[np.intp]
 DEEPEST: Final = 8  # features of a set
 FOUND: Final = 512  # candidates that are listed at once
-BOXES: Final = 2**17  # that wait to be looked at: 11 MB; searches of 0.1 s have some thousand
-SETS: Final = 2**16  # of features: 2 MB; searches of 0.1 s have some thousand
+BOXES: Final = 2**19  # that wait to be looked at: 45 MB; searches of 0.1 s have some thousand
+SETS: Final = 2**19  # of features: 19 MB; searches of 0.1 s have some thousand
 AWAIT: Final = 4096  # bounds, 2 ms, before it is asked whether models refuse all candidates, which takes up to 0.4 ms
 HELD: Final = 2**20  # words of sets, 8 MB
 

@@ -38,6 +38,7 @@ PAIRED = 2  # changes of which all candidates are known already
 PAIRS_WITHIN = (np.inf, 1.08)  # times the expected distance of two changes: together they may do less than expected
 SPARE = 2  # single changes of every group that certainly suffice, where several answers are wanted
 AT_FIRST = 1  # single changes that are looked at, and those as near; then twice as many, until one certainly suffices
+LAST_SHARE = 8  # of the budget, so much less is kept for background rows, where nothing else is found
 NEAREST = 32  # candidates that are nearer than others, in case the model refuses the first ones
 
 
@@ -57,6 +58,7 @@ class Sweeps:
         self.scorer = self.problem.scorer
         self.q, self.stable, self.generations = q, stable, generations
         self.settled = False
+        self._kept = 0  # evaluations that are kept back
         self._unknown = 2  # all candidates of fewer changes are known that may be answers
         self._looked = np.inf  # the cutoff when all candidates around the row were looked at last
         self.statistics = Statistics(Members.PHASES)
@@ -75,9 +77,11 @@ class Sweeps:
                 0, self.budget.used
             )
         few = self._few()
-        if self.problem.count > 1:
-            return self._several(few)
-        return self._one(few, self.problem.own[None][:0] if agreed is None else agreed.codes)
+        self._kept = self.budget.keep_back(min(self.q, self.budget.left // LAST_SHARE))
+        known = self.problem.own[None][:0] if agreed is None else agreed.codes
+        found = self._several(few) if self.problem.count > 1 else self._one(few, known)
+        self._give_back()
+        return found
 
     def _one(self, few: FewChanges | None, known: Codes) -> tuple[Floats, dict[str, int | float]]:
         """Search for one answer, where some candidates (m, G) are `known`."""
@@ -100,9 +104,7 @@ class Sweeps:
         generations = 0 if self.settled else self._evolve(self.generations.start)
         if few is not None and not self.settled:
             self._nearer()
-        if not members.population.favourable.any() and not self.budget.cut:
-            members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
-            generations += self._evolve(self.generations.start)
+        generations += self._from_background()
         found = members.population.codes[members.population.favourable]
         if self.settled:  # others have changes that they do not need, and to undo them takes another call of the model
             found = found[(found != problem.own).sum(axis=1) < self._unknown]
@@ -122,6 +124,20 @@ class Sweeps:
             with self._counted("sweep", len(self.problem.space)):
                 self.settled = self.budget.take(1) == 1 and self.engine.beyond_reach(CLOSE)
         return self.settled
+
+    def _give_back(self) -> None:
+        """Make the evaluations available that were kept back for background rows."""
+        self.budget.give_back(self._kept)
+        self._kept = 0
+
+    def _from_background(self) -> int:
+        """Start from favourable background rows where nothing else was found; return how many generations passed."""
+        members = self.members
+        self._give_back()
+        if members.population.favourable.any() or self.budget.cut == "clock":
+            return 0
+        members.score(codes_of(self.problem, nearest_favourable_rows(self.problem))[: self.q])
+        return self._evolve(self.generations.start)
 
     def _construct(self, few: FewChanges | None) -> None:
         """Build an answer of several changes up, one after the other, where none is known."""
@@ -157,9 +173,7 @@ class Sweeps:
         generations = self._evolve(self.generations.start if few is None else 1, few)
         if self.settled:
             return generations
-        if not members.population.favourable.any() and not self.budget.cut:
-            members.score(codes_of(problem, nearest_favourable_rows(problem))[: self.q])
-            generations += self._evolve(self.generations.start)
+        generations += self._from_background()
         if few is not None and not self._around():
             before = members.cutoff
             for start in grown if not constructed else ():
