@@ -98,11 +98,11 @@ def improve(search: Explored, *, by_rows: bool = True) -> None:
     """Look for nearer answers among background rows, which change many groups, and by exchanging changes."""
     if by_rows and not search.budget.spent:
         seeds = min(SEEDS, max(FEWEST_SEEDS, MOST_CODES // len(search.problem.groups) ** 2))
-        search.score(_thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:seeds])))
+        search.score(thinned(search, codes_of(search.problem, nearest_favourable_rows(search.problem)[:seeds])))
     exchange(search)
 
 
-def _thinned(search: Explored, states: Codes) -> Codes:
+def thinned(search: Explored, states: Codes) -> Codes:
     """Return favourable candidates (m, G) without the changes that they can do without, as far as the budget goes.
 
     Each round puts back every change alone, and then those that could be spared together: the first, the first two and
