@@ -46,8 +46,8 @@ BOUNDS_PER_SECOND: Final = 2**20  # are made, at least: one takes 0.4 to 0.8 us
 MORE_AGREED: Final = 4  # times as many candidates are listed at once, where those before were no answers, and at most
 MOST_AGREED: Final = 2**10
 AGREED_SHARE: Final = 0.5  # of the budget of a search; the rest is for generations where that does not suffice
-# Of that of a certificate, which starts again with the distance of the nearest known answer. With half of it, branch and
-# bound in the other half proved none of the rows that were left: 2 of 40 of Adult, 4 of 20 of Credit, in as much time.
+# Of that of a certificate, which starts again with the distance of the nearest known answer. With half, branch and
+# bound in the other half proved none of the rows left: 2 of 40 of Adult, 4 of 20 of Credit, in as much time.
 AGREED_IN_PROOFS: Final = 0.9
 
 # Nodes of branch and bound
