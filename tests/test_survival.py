@@ -120,6 +120,16 @@ def test_rows_with_a_level_that_no_model_knows_are_certified(model: Any, immutab
         assert immutable == [] or answer.row["c"] == "elsewhere"
 
 
+def test_given_models_may_know_levels_that_the_background_lacks() -> None:
+    others = [coded(RandomForestClassifier(5, random_state=seed)).fit(DATA, GOOD) for seed in range(5)]
+    asked = {"holds": 0.5, "confidence": 0.9, "compared": 1, "models": others}
+    given = mlflow_cf.wrap(FOREST, DATA, target=1, constraints={"immutable": ["c"]}, survival=asked)
+    rows = DATA.assign(c="elsewhere")
+    for found in given.explain(rows[FOREST.predict(rows) == 0].head(3), certify=True, max_evaluations=2_000):
+        assert {answer.proof for answer in found.counterfactuals} <= {"none"}
+        assert found.status != "infeasible"
+
+
 @pytest.mark.parametrize("last", [LogisticRegression(), RandomForestClassifier(20, random_state=0)])
 def test_where_a_search_finds_nothing_background_rows_are_answers(last: Any) -> None:
     data, labels = load_breast_cancer(as_frame=True, return_X_y=True)

@@ -43,7 +43,7 @@ class Opened:
         surrogate: what imitates a model that could not be opened, to guide searches; None: nothing does.
         levels: the levels that the model tells apart, by the name of a feature, without those that the structure has
             codes for; see `OpenModel.levels`.
-        judging: whether its judge asks nothing but the structure, which therefore reads all levels as its judge does.
+        judging: whether the structure itself is the judge, of models that know no other levels than it has codes for.
     """
 
     structure: Structure | None

@@ -92,7 +92,7 @@ class FutureModels:
         )
         judge = ManyJudges(plain, argmax_decides=False, structure=structure, space=space, models=models)
         said = f"{models} retrained models: {structure.kind}"
-        opened = Opened(structure, f"{said}; {note}" if note else said, len(background), judging=True)
+        opened = Opened(structure, f"{said}; {note}" if note else said, len(background))
         outcome = judge.outcome(space.decode(background))
         return cls(Requirement(ORIGIN, judge, outcome, opened, votes=Votes(models, models)), structure, note)
 
@@ -103,8 +103,12 @@ class FutureModels:
         return 0 if votes is None else votes.of
 
     def required(self, survival: Survival) -> Requirement:
-        """Return the requirement that as many of the models accept an answer as a policy or request needs."""
-        return replace(self.requirement, votes=Votes(survival.needed, self.count), promise=survival)
+        """Return the requirement that as many of the models accept an answer as a policy or request needs.
+
+        Draws learn from the rows at hand; models that are given may know other levels than these.
+        """
+        opened = replace(self.requirement.opened, judging=survival.models != "given")
+        return replace(self.requirement, opened=opened, votes=Votes(survival.needed, self.count), promise=survival)
 
 
 def future_models(drawn: Retrained, like: OpenModel, space: FeatureSpace, background: Floats) -> FutureModels:
