@@ -49,7 +49,7 @@ SOURCES: Final = (
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
       ("agreement", "agreement_state", "blocks", "contributions", "costs", "dense", "gains",
-       "growing", "heap", "leaf_masks", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees", "triple_events",
+       "growing", "heap", "leaf_masks", "needless", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees", "triple_events",
        "triple_grid", "triples")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []

@@ -1,7 +1,8 @@
 """Candidates that several models of trees must accept, all of them or enough, however many changes they take.
 
 They are listed, the nearest ones first: until one certainly is an answer, and then as far as it is. That is search and
-proof at once; it needs no generations and no certificate after it.
+proof at once; it needs no generations and no certificate after it. Where several answers are wanted, the list goes on
+among the candidates that change other features, until there are enough.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
+from mlflow_cf.engine.actions import undoable
 from mlflow_cf.engine.nodes import tight
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -30,7 +32,8 @@ class NearestAgreed(NamedTuple):
     """Candidates that may be answers.
 
     Attributes:
-        codes: (m, G) lawful ones, none farther than the first that certainly is an answer; sure: (m,) which are.
+        codes: (m, G) lawful ones, none farther than the last answer that is wanted; none that changes the same features
+            as one that certainly is an answer, and comes after it; sure: (m,) which are certainly accepted.
         limit, tolerance: how far candidates were looked for, and by how much scores may be off.
         whole: whether all of them are there; low: how far others are at least.
         used: evaluations that it took, as many as there are where more do not help.
@@ -63,12 +66,12 @@ class Agreed:
 
     @classmethod
     def of(cls, problem: Problem, actions: ActionTable) -> Agreed | None:
-        """Return the models of a problem about its row; None: several answers are wanted, or the models list none.
+        """Return the models of a problem about its row; None: they list nothing, or not the several nearest.
 
         They do not where one is no ensemble of trees, or where these are too large.
         """
         scorer = problem.scorer
-        if scorer is None or problem.count > 1:
+        if scorer is None or (problem.count > 1 and problem.variety.near):
             return None
         alike = alike_models(scorer, thresholds.SWEPT)
         if alike is None or not isinstance(scorer.structure, Joined):
@@ -97,7 +100,7 @@ class Agreed:
         """Return the candidates no farther than a limit that may be answers, or some of them."""
         codes, sure, wanted, within = self.problem.own[None][:0], np.zeros(0, dtype=np.bool_), 1, loose(limit)
         found = NearestAgreed(codes, sure, limit, tolerance, whole=False, low=0.0, used=np.inf)
-        asked = self._asked(tolerance + thresholds.SWEPT)
+        asked, several = self._asked(tolerance + thresholds.SWEPT), list[float]()
         if asked is None:
             return found
         with self.agreement.asking(asked) as listing:
@@ -108,14 +111,31 @@ class Agreed:
                 more = self._codes(listed.at)
                 lawful = self.problem.lawful(more)
                 codes, sure = np.concatenate([codes, more[lawful]]), np.concatenate([sure, listed.sure[lawful]])
-                far = self.problem.distance(more[lawful & listed.sure][:1])
-                within = min([within, *map(loose, far.tolist())])
-                wanted = min(thresholds.MORE_AGREED * wanted, thresholds.MOST_AGREED)
+                answers = self._answers(more, lawful & listed.sure, listed.sets, tolerance)
+                listing.close(listed.sets[answers])
+                several += self.problem.distance(more[answers]).tolist()
+                wanted = 1 if len(answers) else min(thresholds.MORE_AGREED * wanted, thresholds.MOST_AGREED)
+                if len(several) >= self.problem.count:
+                    within, wanted = min(within, loose(several[self.problem.count - 1])), thresholds.MOST_AGREED
                 enough = budget.take(work) == work and (len(more) > 0 or listed.ended)
                 ended, whole = listed.ended or not enough, listed.whole and enough
         near = self.problem.distance(codes) <= within
         used = np.inf if listed.ended else budget.used
         return found._replace(codes=codes[near], sure=sure[near], whole=whole, low=listed.low, used=used)
+
+    def _answers(self, codes: Codes, sure: Bools, sets: Codes, tolerance: float) -> Codes:
+        """Return which of candidates (m, G) certainly are answers: the first one of a set that needs all its changes."""
+        at = np.flatnonzero(sure)
+        if self.problem.count > 1 and len(at):
+            owner, undone = self.problem.undone_codes(codes[at])
+            held = self.problem.held(undone)
+            if held.any():
+                sums = self.scorer.structure.sums(self.problem.encoded(undone[held]))
+                needed = np.ones(len(at), dtype=np.bool_)
+                needed[owner[held][self.scorer.decisions(sums, tolerance)[0]]] = False
+                at = at[needed]
+            at = at[np.sort(np.unique(sets[at], return_index=True)[1])]
+        return at
 
     def _asked(self, tolerance: float) -> Asked | None:
         """Return what is asked; None: scores may be off by too much."""
@@ -125,7 +145,11 @@ class Agreed:
         models, spare = np.array([one.models for one in alike]), np.array([one.spare for one in alike])
         may = np.repeat([one.lead.may for one in alike], models)
         sure = np.repeat([one.lead.sure for one in alike], models)
-        return Asked(may, sure, models, spare, float(self.problem.bound_distance.c), self.problem.most_changes)
+        c, most = float(self.problem.bound_distance.c), self.problem.most_changes
+        asked = Asked(may, sure, models, spare, c, most)
+        if self.problem.count == 1:
+            return asked
+        return asked._replace(undo=undoable(self.problem, self.actions)[self.problem.owner])
 
     def _codes(self, at: Codes) -> Codes:
         """Return the candidates (m, G) whose columns take the values at places (m, d) of the grid."""

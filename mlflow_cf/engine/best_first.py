@@ -265,12 +265,18 @@ class BestFirst:
                 return
 
     def _add(self, codes: Codes, least: int) -> bool:
-        """Add those of candidates (m, G) that change so many groups; return False if the budget does not last."""
+        """Add those of candidates (m, G) that change so many groups; return False if the budget does not last for that."""
         problem = self.problem
         near = (problem.distance(codes) <= self.limit) & ((codes != problem.own).sum(axis=1) >= least)
         codes = codes[near & self._lawful(codes)]
         if self.budget.take(len(codes)) < len(codes):
             return False
+        self._rate(codes)
+        return True
+
+    def _rate(self, codes: Codes) -> None:
+        """Let those of lawful candidates (m, G) wait for their turn that may be answers."""
+        problem = self.problem
         certain = np.zeros(len(codes), dtype=np.bool_)
         if problem.scorer is not None and len(codes):
             may, certain = problem.scorer.decisions(
@@ -278,7 +284,6 @@ class BestFirst:
             )
             codes, certain = codes[may], certain[may]
         self._frontier.add(codes, problem.distance(codes), certain, np.zeros(len(problem.groups), dtype=np.bool_))
-        return True
 
     def _lawful(self, codes: Codes) -> Bools:
         """Return which candidates (m, G) meet the rules over several groups and change few enough of them."""
@@ -290,9 +295,9 @@ class BestFirst:
     def _decide_agreed(self, agreed: Agreed) -> None:
         """Put what many models accept in place of all boxes, or of what is nearer than the others are."""
         found = agreed.nearest(self.limit, self.tolerance, self.budget, thresholds.AGREED_IN_PROOFS)
-        kept = self._add(found.codes, 1)
-        if not (kept and found.whole):
-            self._floor = found.low if kept else 0.0
+        self._rate(found.codes)  # the list has taken from the budget for them
+        if not found.whole:
+            self._floor = found.low
             self._push(whole_box(self.actions))
 
     def _decide_few(self, few: FewChanges, whole: Bools) -> None:

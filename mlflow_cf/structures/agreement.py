@@ -35,6 +35,7 @@ DEEPEST: Final = 8  # features of a set
 FOUND: Final = 512  # candidates that are listed at once
 BOXES: Final = 2**19  # that wait to be looked at: 45 MB; searches of 0.1 s have some thousand
 SETS: Final = 2**19  # of features: 19 MB; searches of 0.1 s have some thousand
+KNOWN_SETS: Final = 256  # without one feature of which a candidate may be accepted already
 AWAIT: Final = 4096  # bounds, 2 ms, before it is asked whether models refuse all candidates, which takes up to 0.4 ms
 HELD: Final = 2**20  # words of sets, 8 MB
 
@@ -102,7 +103,7 @@ class Listed(NamedTuple):
 
     Attributes:
         at: (n, d) places of the values that features take, among those of the grid.
-        sure: (n,) whether enough models certainly accept them.
+        sure: (n,) whether enough models certainly accept them; sets: (n,) which sets of features they change.
         bounds: how many bounds of models were made for them.
         ended: whether no more are to come; whole: whether none is missing then.
         low: how far those are at least that are not listed.
@@ -110,6 +111,7 @@ class Listed(NamedTuple):
 
     at: Codes
     sure: NDArray[np.bool_]
+    sets: Codes
     bounds: int
     ended: bool
     whole: bool
@@ -125,6 +127,7 @@ class Asked(NamedTuple):
             them may refuse.
         c: weight of the largest peak in a distance.
         changes: how many features may change at most.
+        undo: (d,) of which features no candidate has a change that it certainly does not need; none: candidates may.
     """
 
     may: Floats
@@ -133,6 +136,7 @@ class Asked(NamedTuple):
     spare: Codes
     c: float
     changes: int
+    undo: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
 
 
 class Agreement:
@@ -189,7 +193,7 @@ class Agreement:
         with self._leaves.room() as kept:
             groups, group = len(asked.models), np.repeat(np.arange(len(asked.models)), asked.models)
             row, counts = self._row._replace(c=np.array([asked.c])), np.empty((2, groups), dtype=np.int64)
-            room = kept._replace(group=group, spare=asked.spare, against=counts[0], unsure=counts[1])
+            room = kept._replace(group=group, spare=asked.spare, against=counts[0], unsure=counts[1], undo=asked.undo)
             room.may[:], room.sure[:], room.asked[:] = asked.may, asked.sure, np.arange(len(room.may))
             room.held[:], room.tally[:], room.near[:] = -1, 0, np.inf
             room.tally[CHANGES], room.tally[WAITING] = asked.changes, AWAIT
@@ -222,16 +226,21 @@ class Listing:
             wanted: how many at least, where so many are left.
             most: bounds, at most.
         """
-        room, found = self.of.room, np.empty((FOUND, DEEPEST + 1), dtype=np.int64)
+        room, found = self.of.room, np.empty((FOUND, DEEPEST + 2), dtype=np.int64)
         room.tally[BOUNDS] = 0
         state = list_agreed(self.of, limit, wanted, most, found)
-        values, sure = found[: room.tally[LISTED], :-1], found[: room.tally[LISTED], -1] > 0
+        found = found[: room.tally[LISTED]]
+        values, sure, sets = found[:, :DEEPEST], found[:, DEEPEST] > 0, found[:, DEEPEST + 1]
         at = np.repeat(self.own[None], len(values), axis=0)
         line, level = np.nonzero(values >= 0)
         places = self.places[values[line, level]]
         at[line, np.searchsorted(self.start, places, side="right") - 1] = places
         low = min(room.near[BEYOND], room.keys[0] if room.tally[OPEN] else np.inf)
-        return Listed(at, sure, int(room.tally[BOUNDS]), state != SOME, state == ALL, float(low))
+        return Listed(at, sure, sets, int(room.tally[BOUNDS]), state != SOME, state == ALL, float(low))
+
+    def close(self, sets: Codes) -> None:
+        """List no more candidates that change some sets of features."""
+        self.of.room.closed[sets] = 1
 
 
 def _falls_then_rises(order: Codes, owner: Codes, start: Codes, changes: GridChanges) -> NDArray[np.bool_]:
@@ -270,6 +279,9 @@ def _room(masks: LeafMasks) -> AgreementRoom:
         rows=np.empty(2 * DEEPEST + ROWS, dtype=np.int64),
         sets=numbers((SETS, DEEPEST)),
         sizes=numbers(SETS),
+        closed=np.empty(SETS, dtype=np.uint8),
+        undo=np.empty(0, dtype=np.bool_),
+        known=np.empty(KNOWN_SETS, dtype=np.int64),
         of=numbers(BOXES),
         closest=numbers(BOXES),
         low=numbers((BOXES, DEEPEST)),
@@ -281,5 +293,5 @@ def _room(masks: LeafMasks) -> AgreementRoom:
         first=np.empty(DEEPEST, dtype=np.int64),
         last=np.empty(DEEPEST, dtype=np.int64),
         near=np.empty(2),
-        tally=np.zeros(11, dtype=np.int64),
+        tally=np.zeros(12, dtype=np.int64),
     )

@@ -166,6 +166,48 @@ def test_what_is_not_listed_yet_is_as_far_as_is_said(seed, models, calls, bounds
     assert not parts[-1].whole or parts[-1].low == np.inf
 
 
+@dear(2)
+@given(
+    st.integers(0, 2**16),
+    st.integers(1, 3),
+    st.sampled_from([3, 8]),  # 8: trees of several words
+    st.floats(0.1, 0.8),
+    st.integers(0, 2),
+    st.data(),
+)
+def test_of_each_set_what_needs_all_its_changes_is_listed_until_it_is_closed(seed, models, deepest, share, spare, data):
+    world, spare = Models(seed, models, 4, deepest), min(spare, models - 1)
+    rows, far, scores = world.everything(COLUMNS)
+    least = np.quantile(scores, share, axis=0)
+    sure = least + data.draw(st.sampled_from([0.0, 0.5]))
+    undo = np.array(data.draw(st.lists(st.booleans(), min_size=COLUMNS, max_size=COLUMNS)))
+    asked = ask(least, sure, world.c, COLUMNS, spare)._replace(undo=undo)
+    found, closed = set(), {}
+    with world.agreement().asking(asked) as listing:
+        ended = False
+        while not ended:
+            part = listing.next(np.inf, 1, 10**9)
+            new = set(map(tuple, part.at.tolist()))
+            assert not new & found
+            found |= new
+            some = np.flatnonzero(part.sure)[: data.draw(st.integers(0, 2)) if len(closed) < 5 else 0]
+            listing.close(part.sets[some])
+            changed = [tuple(row) for row in (part.at[some] != world.own).tolist()]
+            closed |= dict.fromkeys(changed, part.low)
+            ended = part.ended
+    known = {tuple(row): at for at, row in enumerate(rows.tolist())}
+    for at, row in enumerate(map(tuple, rows.tolist())):
+        changed = np.array(row) != world.own
+        fewer = []
+        for column in np.flatnonzero(changed & undo & (changed.sum() > 1)).tolist():
+            fewer.append(known[*row[:column], world.own[column], *row[column + 1 :]])
+        needless = enough(scores[fewer] >= sure - SLACK, spare).any()
+        if row in found:
+            assert not enough(scores[fewer] >= sure + SLACK, spare).any()
+        elif enough(scores[[at]] >= least + SLACK, spare)[0] and not needless:
+            assert far[at] >= closed.get(tuple(changed.tolist()), np.inf) - SLACK
+
+
 def test_a_limit_on_bounds_is_kept():
     world = Models(0, 2, 14, 3)
     with world.agreement().asking(ask(np.full(3, -1e9), np.zeros(3), 0.0, 3)) as listing:

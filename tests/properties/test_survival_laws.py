@@ -190,6 +190,62 @@ def test_several_changes_that_all_models_accept_are_the_nearest_there_are(
     assert all(model.predict(pd.DataFrame([answer.row]))[0] == 1 for model in models)
 
 
+@dear(1)
+@given(
+    st.integers(0, 2**16),
+    st.sampled_from(["tree", "forest"]),
+    st.tuples(st.integers(2, 4), st.integers(2, 3)),
+    st.sampled_from([2.5, 3.5]),
+    st.sampled_from([0.0, 0.5]),
+    st.booleans(),
+    st.integers(20, 2_000),
+)
+def test_several_answers_that_all_models_accept_are_the_nearest_of_their_sets(
+    seed: int, name: str, many: tuple[int, int], least: float, c: float, ruled: bool, evaluations: int
+) -> None:
+    (count, wanted), rules = many, ["IF x_cf.c > 0 THEN x_cf.a > 0"]
+    models, frame = five_columns(seed, name, count, least)
+    refused = frame[models[0].predict(frame) == 0]
+    refused = refused[(refused["c"] == 0) | (refused["a"] > 0)]
+    assume(len(refused))
+    constraints = mlflow_cf.Constraints(rules=rules if ruled else [])
+    explained, row = all_accepting(models, frame, c, constraints=constraints), refused.iloc[:1]
+    (found,) = explained.explain(row, count=wanted, certify=True, max_evaluations=400_000)
+    assert not any(one.proof == "bounded" for one in found.counterfactuals)
+    nearest = nearest_of_sets(explained, models, frame, row, ruled)[:wanted]
+    distances = [one.distance for one in found.counterfactuals]
+    assert distances[: len(nearest)] == pytest.approx(nearest, abs=1e-12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(thresholds, "BOUNDS_PER_ROW", 4)
+        (hasty,) = explained.explain(row, count=wanted, certify=True, max_evaluations=evaluations)
+    assert not nearest or hasty.status != "infeasible"
+    for one, far in zip(hasty.counterfactuals, nearest, strict=False):
+        assert one.distance >= far - 1e-12
+        assert one.bound is None or one.bound <= far + 1e-9
+        assert one.proof != "optimal" or one.distance == pytest.approx(far, abs=1e-12)
+
+
+def nearest_of_sets(
+    explained: Any, models: list[Any], frame: pd.DataFrame, row: pd.DataFrame, ruled: bool
+) -> list[float]:
+    """Return how far the nearest row is of every set of changes that all models accept with, and need all of."""
+    every = pd.DataFrame(list(product(*(sorted(frame[column].unique()) for column in frame))), columns=frame.columns)
+    good = np.logical_and.reduce([model.predict(every) == 1 for model in models])
+    if ruled:
+        good &= (every["c"] <= 0) | (every["a"] > 0)
+    space, metric = explained.space, explained.bound_policy.bound_distance
+    far = metric.distance(tuple((at,) for at in range(5)), space.encode(every), space.encode(row)[0])
+    place, found = {tuple(one): at for at, one in enumerate(every.to_numpy().tolist())}, dict[tuple[bool, ...], float]()
+    own = row.iloc[0].to_numpy()
+    for at in np.flatnonzero(good)[np.argsort(far[good], kind="stable")].tolist():
+        values = every.iloc[at].to_numpy()
+        changed = values != own
+        undone = [np.where(np.arange(5) == column, own, values) for column in np.flatnonzero(changed)]
+        if not any(good[place[tuple(one.tolist())]] for one in undone):
+            found.setdefault(tuple(changed.tolist()), float(far[at]))
+    return list(found.values())
+
+
 @dear(2)
 @given(
     st.integers(0, 2**16),

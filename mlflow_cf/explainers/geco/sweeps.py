@@ -76,13 +76,11 @@ class Sweeps:
         agreed = self._agreed()
         if agreed is not None and agreed.whole:
             self.settled = True
-            return self.problem.rows(self._nearest(agreed.codes, agreed.sure)), self.statistics.summary(
-                0, self.budget.used
-            )
+            return self.problem.rows(self._of_listed(agreed)), self.statistics.summary(0, self.budget.used)
         few = self._few()
         self._kept = self.budget.keep_back(self.budget.left // LAST_SHARE)
         known = self.problem.own[None][:0] if agreed is None else agreed.codes
-        found = self._several(few) if self.problem.count > 1 else self._one(few, known)
+        found = self._several(few, known) if self.problem.count > 1 else self._one(few, known)
         self._give_back()
         return found
 
@@ -121,6 +119,15 @@ class Sweeps:
         with self._counted("sweep", len(self.problem.space)):
             return agreed.nearest(np.inf, CLOSE, self.budget, AGREED_SHARE)
 
+    def _of_listed(self, agreed: NearestAgreed) -> Codes:
+        """Return the answers (m, G) among all candidates that may be some, and not much more."""
+        if self.problem.count == 1:
+            return self._nearest(agreed.codes, agreed.sure)
+        order = np.argsort(self.problem.distance(agreed.codes), kind="stable")
+        codes, favourable = agreed.codes[order], agreed.sure[order]
+        favourable[~favourable] = self._favourable(codes[~favourable])
+        return codes[favourable]
+
     def _none_at_all(self) -> bool:
         """Whether nothing favourable is known, and bounds prove that there is nothing."""
         if not self.members.population.favourable.any():
@@ -158,9 +165,13 @@ class Sweeps:
                     improve(members, by_rows=few is None or members.cutoff >= few.least(3))
                 members.constructed = True
 
-    def _several(self, few: FewChanges | None) -> tuple[Floats, dict[str, int | float]]:
-        """Search for several answers: the nearest of one and of two changes, and generations for those of more."""
+    def _several(self, few: FewChanges | None, known: Codes) -> tuple[Floats, dict[str, int | float]]:
+        """Search for several answers: the nearest of one and of two changes, and generations for those of more.
+
+        Some candidates (m, G) are `known`.
+        """
         problem, members, generations = self.problem, self.members, 0
+        members.score(known)
         if few is None or not (self._sets_of_few(few) or self._around()):
             generations = 0 if self._none_at_all() else self._evolve_several(few)
         found = members.population.codes[members.population.favourable]

@@ -22,6 +22,7 @@ from mlflow_cf.structures.kernels.agreement_state import (
     CHANGES,
     CLOSEST,
     FREE,
+    KNOWN,
     LAST,
     LISTED,
     OPEN,
@@ -36,6 +37,7 @@ from mlflow_cf.structures.kernels.agreement_state import (
     largest_score_of_all,
 )
 from mlflow_cf.structures.kernels.heap import drop_least, push
+from mlflow_cf.structures.kernels.needless import know_set, needless
 from mlflow_cf.structures.kernels.trees import Array
 
 ALL, SOME, CUT = range(3)  # whether all candidates are listed, more may come, or these are all that there is room for
@@ -82,7 +84,7 @@ def push_set(like: Any, size: Any, last: Any, key: Any, of: Agreeing) -> None:
     room.tally[SETS] += 1
     for at in range(size - 1):
         room.sets[number, at] = room.sets[like, at]
-    room.sets[number, size - 1], room.sizes[number] = last, size
+    room.sets[number, size - 1], room.sizes[number], room.closed[number] = last, size, 0
     room.of[box], room.low[box, 0] = number, NOT_BEGUN
     _push(box, key, of)
 
@@ -281,12 +283,12 @@ def _part(box: Any, of: Agreeing) -> None:
 
 @inner
 def _write(found: Array, sure: Any, key: Any, of: Agreeing) -> None:
-    """Write the values of the candidate that is looked at, and whether enough models certainly accept it."""
+    """Write the values of the candidate that is looked at, whether enough models certainly accept it, and its set."""
     room = of.room
-    line = room.tally[LISTED]
-    for level in range(found.shape[1] - 1):
+    line, deepest = room.tally[LISTED], found.shape[1] - 2
+    for level in range(deepest):
         found[line, level] = room.first[level] if level < room.tally[SIZE] else -1
-    found[line, found.shape[1] - 1] = sure
+    found[line, deepest], found[line, deepest + 1] = sure, room.tally[SET]
     room.tally[LISTED] += 1
     room.near[LAST] = key
 
@@ -306,8 +308,8 @@ def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array
         limit: how far candidates are at most.
         wanted: how many candidates, and all others that are as near.
         most: bounds, until `tally[BOUNDS]` says so many.
-        found: (n, k + 1) for their values, -1 after those of the features of a set, and whether enough models
-            certainly accept them; `tally[LISTED]` says how many there are.
+        found: (n, k + 2) for their values, -1 after those of the features of a set, whether enough models certainly
+            accept them, and their set; `tally[LISTED]` says how many there are.
 
     Returns:
         Whether these are all: see above.
@@ -332,13 +334,21 @@ def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array
             if _none_agrees(of):
                 room.tally[OPEN] = 0
                 return ALL
+        if room.closed[room.of[box]]:
+            _release(box, of)
+            continue
         single = _look_at(box, of)
         _ask_closest(box, of)
         answer = _answer(single, of)
+        if answer != REFUSED and room.tally[KNOWN] and needless(of):
+            know_set(of)
+            answer = REFUSED
         if answer != REFUSED and not single:
             _part(box, of)
             continue
         if answer != REFUSED:
+            if answer == SURE and room.undo.size:
+                know_set(of)
             _write(found, answer == SURE, key, of)
         _release(box, of)
     return ALL if limit <= nearest else CUT

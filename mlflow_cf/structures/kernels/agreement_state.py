@@ -9,8 +9,14 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from mlflow_cf.kernel import inner
-from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, LeafRanges, largest_sum, largest_sum_of_words
+from mlflow_cf.kernel import called, inner
+from mlflow_cf.structures.kernels.leaf_masks import (
+    LeafMasks,
+    LeafRanges,
+    largest_sum,
+    largest_sum_of_words,
+    smallest_sum_of_words,
+)
 from mlflow_cf.structures.kernels.trees import Array
 
 ROWS: Final = 6  # of words that are read in one go: those of both ends of three features
@@ -55,7 +61,10 @@ class AgreementRoom(NamedTuple):
         fixed: (slots, words) the leaves that the row's own values leave of features outside a set; held: (slots,
             models) of which set.
         common, some: (words,) of one model, those of a box and of some values; rows: (n,) where words of a box begin.
-        sets: (s, k) features of sets, as places in `cheapest`; sizes: (s,) how many.
+        sets: (s, k) features of sets, as places in `cheapest`; sizes: (s,) how many; closed: (s,) whether no more of
+            their candidates are looked for.
+        undo: (d,) whether a candidate with a change of the feature that it does not need is none.
+        known: (n,) sets of which a candidate is certainly accepted.
         of: (boxes,) the set of each box; closest: (boxes,) the model that came closest to refusing the one that it is a
             part of; low, high: (boxes, k) the first and last value of its features; -1: of a set that was not
             begun.
@@ -63,7 +72,7 @@ class AgreementRoom(NamedTuple):
         unused: (boxes,) numbers of those that are free again.
         feature, first, last: (k,) the features of the box that is looked at, and its values.
         near: (2,) what the last candidate costs, and how near candidates of larger sets than there is room for may be.
-        tally: (11,) numbers, see below.
+        tally: (12,) numbers, see below.
     """
 
     may: Array
@@ -80,6 +89,9 @@ class AgreementRoom(NamedTuple):
     rows: Array
     sets: Array
     sizes: Array
+    closed: Array
+    undo: Array
+    known: Array
     of: Array
     closest: Array
     low: Array
@@ -96,8 +108,9 @@ class AgreementRoom(NamedTuple):
 
 # Numbers in a tally: boxes in the heap, those that were ever used and those that are free again; sets; bounds of models
 # and candidates so far; the set of the box that is looked at, and how many features it has; how many may change; how
-# many bounds come before it is asked whether models refuse all candidates; the model that was closest to refusing it.
-OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES, WAITING, CLOSEST = range(11)
+# many bounds come before it is asked whether models refuse all candidates; the model that was closest to refusing it;
+# sets of which a candidate is certainly accepted.
+OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES, WAITING, CLOSEST, KNOWN = range(12)
 LAST, BEYOND = range(2)  # of `AgreementRoom.near`
 
 
@@ -164,12 +177,15 @@ def _narrow_to_some(narrowed: Any, model: Any, slot: Any, level: Any, of: Agreei
 
 
 @inner
-def largest_score(model: Any, of: Agreeing) -> Any:
-    """Return what a model says at most of the candidates of the box that is looked at."""
+def _leaves_left(model: Any, together: Any, of: Agreeing) -> Any:
+    """Write where the words begin of the leaves that the box leaves of a model, and which are common to some of them.
+
+    With `together`, to all of them. Return whether any are written to be common.
+    """
     row, masks, ranges, room = of
     number, size = room.tally[SET], masks.first[model + 1] - masks.first[model]
     slot, part, count = number % len(room.held), masks.accepts.size, 0
-    narrowed = masks.several[model]  # what it may have several of is looked at in one row of words
+    narrowed = together
     if room.held[slot, model] != number:
         room.held[slot, model] = number
         _hold_own(model, slot, of)
@@ -191,17 +207,35 @@ def largest_score(model: Any, of: Agreeing) -> Any:
             _narrow_to_some(narrowed, model, slot, np.int64(level), of)
             narrowed = True
     room.rows[count] = 3 * part
-    while count > (0 if masks.several[model] else ROWS):
+    while count > (0 if together else ROWS):
         count = max(count - 2, 0)
         _narrow(narrowed, model, slot, room.rows[count], room.rows[count + 1], of)
         narrowed = True
-    if masks.several[model]:
-        return largest_sum_of_words(model, room.common, masks)
     for at in range(count, ROWS):
         room.rows[at] = 3 * part
+    return narrowed
+
+
+@inner
+def largest_score(model: Any, of: Agreeing) -> Any:
+    """Return what a model says at most of the candidates of the box that is looked at."""
+    _, masks, ranges, room = of
+    several = masks.several[model]  # what it may have several of is looked at in one row of words
+    narrowed = _leaves_left(model, several, of)
+    if several:
+        return largest_sum_of_words(model, room.common, masks)
     if narrowed:
         return largest_sum(model, room.common, 0, room.rows, masks, ranges)
+    slot = room.tally[SET] % len(room.held)
     return largest_sum(model, room.fixed[slot], masks.first[model], room.rows, masks, ranges)
+
+
+@called
+def smallest_score(model: Any, of: Agreeing) -> Any:
+    """Return what a model says at least of the candidates of the box that is looked at."""
+    _, masks, _, room = of
+    _leaves_left(model, True, of)
+    return smallest_sum_of_words(model, room.common, masks) - masks.off[model]
 
 
 @inner

@@ -97,6 +97,15 @@ def _value(word: Any, place: Any, masks: LeafMasks) -> Any:
     return np.float64(masks.value[(place << _SIX) | slot])
 
 
+@inner
+def _smallest_value(word: Any, place: Any, masks: LeafMasks) -> Any:
+    """Return the smallest value of the leaves in a word at an unsigned place."""
+    for shift in (1, 2, 4, 8, 16, 32):  # all bits below the highest one
+        word |= word >> np.uint64(shift)
+    slot = ((word ^ (word >> _ONE)) * _SEQUENCE) >> _UPPER
+    return np.float64(masks.value[(place << _SIX) | slot])
+
+
 @summing
 def largest_sum(model: Any, left: Array, begin: Any, rows: Array, masks: LeafMasks, ranges: LeafRanges) -> Any:
     """Return what the leaves of a model add up to at most that are common to several rows of words.
@@ -126,6 +135,20 @@ def largest_sum_of_words(model: Any, left: Array, masks: LeafMasks) -> Any:
             at += 1
             continue
         total += _value(left[at - first], np.uint64(at), masks)
+        at = masks.tree[at]
+    return total
+
+
+@inner
+def smallest_sum_of_words(model: Any, left: Array, masks: LeafMasks) -> Any:
+    """Return what the leaves of a model add up to at least, of one row of words: a tree's last word has the smallest."""
+    total, first, at = masks.base[model], masks.first[model], masks.first[model]
+    while at < masks.first[model + 1]:
+        last = masks.tree[at] - 1
+        while last > at and left[last - first] == _NONE:
+            last -= 1
+        if left[last - first] != _NONE:
+            total += _smallest_value(left[last - first], np.uint64(last), masks)
         at = masks.tree[at]
     return total
 
