@@ -12,7 +12,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.features import FeatureSpace
-from mlflow_cf.goal.scorer import DecisionScore, certainly_met, upper_bound
+from mlflow_cf.goal.decision import DecisionScore
+from mlflow_cf.goal.scorer import certainly_met, upper_bound
 from mlflow_cf.goal.targets import SumTarget, rate_sums, shortfalls
 from mlflow_cf.structures import Forest, score_encoded
 from mlflow_cf.structures.layers.columns import NumberColumn

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.kernel import kernel
 from mlflow_cf.problem import Codes, Group, Problem
 from mlflow_cf.problem.actions import ActionTable

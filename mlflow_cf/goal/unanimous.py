@@ -11,7 +11,8 @@ import numpy as np
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.scorer import DecisionScore, Scorer
+from mlflow_cf.goal.decision import DecisionScore
+from mlflow_cf.goal.scorer import Scorer
 from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.structures.capabilities import SupportsOutputs
 from mlflow_cf.structures.joined import Joined

@@ -19,7 +19,7 @@ from mlflow_cf.constraints.programs import Checks
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.portfolio.kernels import (
     IN_DOUBT,
     LEFT,

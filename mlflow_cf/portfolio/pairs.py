@@ -13,7 +13,7 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.explainers.geco.sweeps import PAIRED_INSTEAD
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.portfolio.kernels import BlockRows, Setting
 from mlflow_cf.portfolio.pair_kernels import nearest_pairs
 from mlflow_cf.portfolio.pair_room import MISSING, FoundPairs, PairQuestion, PairRoom, SweptRows

@@ -15,7 +15,7 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.units.pairs import ValueBlocks, in_blocks, pairs_for
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.portfolio.kernels import (
     SETTLED,
     UNTIL_LAWFUL,

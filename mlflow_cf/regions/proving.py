@@ -16,7 +16,7 @@ import numpy as np
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.regions.axes import Axis
 from mlflow_cf.structures.capabilities import Boxes, boxes_of

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import background, space_of
 
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.goal.targets import SumTarget, rate_sums
 from mlflow_cf.structures.structure import linked
 

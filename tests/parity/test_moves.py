@@ -11,7 +11,7 @@ from laws import bounding
 from mlflow_cf.engine.moves import search as moves
 from mlflow_cf.engine.moves.bounds import Asked, Hidden
 from mlflow_cf.engine.moves.search import Move, MoveSearch, _directions, _score_of
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget
 from mlflow_cf.structures.capabilities import HiddenLayer
 

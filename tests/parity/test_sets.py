@@ -13,7 +13,7 @@ from worlds import background, space_of
 
 from mlflow_cf.engine.sets import search as sets
 from mlflow_cf.engine.sets.search import set_search
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget
 from mlflow_cf.problem.actions import ActionTable, Within
 

@@ -21,7 +21,7 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.model.judge import CountedJudge, Judge, OpenModel
 from mlflow_cf.options import WrapOptions

@@ -15,7 +15,7 @@ import numpy as np
 from mlflow_cf.engine.moves.bounds import KEPT, OPEN, PRICES, Asked, Hidden, Moves, Nodes, Progress, Room, Search
 from mlflow_cf.engine.moves.parting import DONE, FULL, advance
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Group, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import bounds_only, box

@@ -16,7 +16,7 @@ from mlflow_cf.engine.sets.kernels import BEGINNING, DONE, FULL, GOING, look
 from mlflow_cf.engine.sets.state import FOUND, PART, WORK, Aim, room_for
 from mlflow_cf.engine.sets.state import Search as State
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable, Within
 from mlflow_cf.rounding import loose

@@ -13,7 +13,7 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.units.kernels import TOO_MANY, estimate_pairs, find_pairs
 from mlflow_cf.engine.units.state import NEAR, TOGETHER, Effects, PairLimits, UnitMoves, UnitRoom, UnitScore
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Codes
 from mlflow_cf.structures.capabilities import HiddenLayer
 from mlflow_cf.structures.structure import Encoded

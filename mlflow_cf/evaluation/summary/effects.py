@@ -17,7 +17,7 @@ from mlflow_cf.evaluation.summary.marking import Effects, Layout
 from mlflow_cf.evaluation.summary.rectified import Units, add_joint
 from mlflow_cf.evaluation.summary.refused import RefusedRows
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Codes
 from mlflow_cf.structures.capabilities import HiddenLayer, SupportsHidden, SupportsPairs
 from mlflow_cf.structures.structure import Encoded, Structure

@@ -18,7 +18,7 @@ from mlflow_cf.evaluation.summary.family import Family, WholeFamily
 from mlflow_cf.evaluation.summary.marking import Marks, mark_row
 from mlflow_cf.evaluation.summary.refused import RefusedRows
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.scorer import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.problem import Codes
 from mlflow_cf.request.admission import MOST_PLACES

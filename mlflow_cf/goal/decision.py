@@ -1,0 +1,78 @@
+"""What decides targets: for those that depend on a single number, that number as a weighted sum of the raw scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logit
+
+from mlflow_cf.features import Floats
+from mlflow_cf.goal.targets import SumTarget
+
+MOST_TOLERANCE = 1e-2  # larger ones are more than rounding
+SLACK = 1e-9  # relative: the step is rounded itself
+SHARE = 1.001  # upper bound of a class's share, rounding included
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionScore:
+    """A weighted sum of raw scores that decides the targets: they are met where it is large enough.
+
+    Attributes:
+        weights: (k,) of the raw scores.
+        may, sure: from which values on the targets may be met, and certainly are, within the tolerance.
+    """
+
+    weights: Floats
+    may: float
+    sure: float
+
+    @property
+    def step(self) -> float:
+        """By how much it has to grow from `may` to `sure`."""
+        return (self.sure - self.may) * (1 + SLACK)
+
+    @classmethod
+    def of(cls, targets: Sequence[SumTarget], tolerance: float) -> DecisionScore | None:
+        """Return the decision score of some targets, None if they depend on more than one number.
+
+        Args:
+            targets: all of which must be met.
+            tolerance: by how much scores may be off, in units of max(1, |score|).
+        """
+        if len(targets) != 1 or targets[0].votes is not None or tolerance > MOST_TOLERANCE:
+            return None
+        (target,) = targets
+        if target.kind == "interval":
+            return _of_interval(target, tolerance)
+        return _of_label(target, tolerance)
+
+
+def _of_label(target: SumTarget, tolerance: float) -> DecisionScore | None:
+    """Return the decision score of a wanted label of two classes, with its least probability."""
+    columns, least = target.columns, max(target.least, 0.5)
+    if target.classes != 2 or len(columns) != 1 or target.margins or target.column < 0:
+        return None
+    toward, off = 1.0 if columns[0] == 1 else -1.0, tolerance * SHARE
+    if target.link == "share":
+        off /= 1.0 if target.least > 0 else 2.0  # a lead grows twice as fast as a share
+        end = least - (toward < 0)
+        return DecisionScore(np.array([toward]), end - off, end + off)
+    if target.link == "identity":  # shares, of which none exceeds 1 but by rounding
+        return None if target.least > 0 else DecisionScore(toward * np.array([-1.0, 1.0]), -off, off)
+    if target.stop - target.start == 2 and target.link == "sigmoid":
+        return None
+    weights = [1.0] if target.stop - target.start == 1 else [-1.0, 1.0]
+    may, sure = logit(least - off), logit(min(least + off, 1.0))
+    return DecisionScore(toward * np.array(weights), float(may), float(sure))
+
+
+def _of_interval(target: SumTarget, tolerance: float) -> DecisionScore | None:
+    """Return the decision score of an interval that is open on one side."""
+    if np.isfinite(target.low) == np.isfinite(target.high):
+        return None
+    end, toward = (target.low, 1.0) if np.isfinite(target.low) else (target.high, -1.0)
+    off = 2 * tolerance * max(1.0, abs(end))  # values near the end are little larger
+    return DecisionScore(np.array([toward]), toward * end - off, toward * end + off)
