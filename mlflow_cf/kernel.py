@@ -49,8 +49,8 @@ SOURCES: Final = (
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
       ("agreement", "agreement_state", "blocks", "contributions", "costs", "dense", "gains",
-       "growing", "heap", "leaf_masks", "needless", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees", "triple_events",
-       "triple_grid", "triples")),
+       "growing", "heap", "leaf_masks", "needless", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees",
+       "triple_events", "triple_grid", "triples")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

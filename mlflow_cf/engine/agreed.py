@@ -18,11 +18,11 @@ from mlflow_cf.engine.actions import undoable
 from mlflow_cf.engine.nodes import tight
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.unanimous import alike_models
+from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.rounding import loose
-from mlflow_cf.structures.agreement import DEEPEST, Agreement, Asked
+from mlflow_cf.structures.agreement import DEEPEST, Agreement, Asked, Listed, Listing
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.kernels.triple_grid import GridChanges
 from mlflow_cf.structures.structure import Structure
@@ -55,13 +55,14 @@ class Agreed:
     Attributes:
         problem: every feature is a group by itself, and may stay as it is; scorer: rates candidates.
         actions: all actions worth looking at, and the row's own values.
-        agreement: the models about the row.
+        agreement: the models about the row; told: whether it tells what they certainly accept, or only some of it.
     """
 
     problem: Problem
     scorer: Scorer
     actions: ActionTable
     agreement: Agreement
+    told: bool
     _kept: NearestAgreed | None = field(default=None)
 
     @classmethod
@@ -73,14 +74,14 @@ class Agreed:
         scorer = problem.scorer
         if scorer is None or (problem.count > 1 and problem.variety.near):
             return None
-        alike = alike_models(scorer, thresholds.SWEPT)
-        if alike is None or not isinstance(scorer.structure, Joined):
+        decided = _decided(scorer, thresholds.SWEPT)
+        if decided is None or not isinstance(scorer.structure, Joined):
             return None
         columns, place = actions.columns, np.empty(len(actions.code), dtype=np.intp)
         place[columns] = np.arange(len(columns))
         changes = GridChanges(place[actions.own][problem.owner], actions.cost[columns], actions.peak[columns])
-        agreement = scorer.structure.agreement(actions.encoded, changes, [one.lead.weights for one in alike])
-        return None if agreement is None else cls(problem, scorer, actions, agreement)
+        agreement = scorer.structure.agreement(actions.encoded, changes, decided.weights)
+        return None if agreement is None else cls(problem, scorer, actions, agreement, decided.told)
 
     def nearest(self, limit: float, tolerance: float, budget: Budget, share: float) -> NearestAgreed:
         """Return the candidates no farther than `limit` that may be answers, or some of them.
@@ -98,60 +99,34 @@ class Agreed:
 
     def _listed(self, limit: float, tolerance: float, budget: Budget) -> NearestAgreed:
         """Return the candidates no farther than a limit that may be answers, or some of them."""
-        codes, sure, wanted, within = self.problem.own[None][:0], np.zeros(0, dtype=np.bool_), 1, loose(limit)
-        found = NearestAgreed(codes, sure, limit, tolerance, whole=False, low=0.0, used=np.inf)
-        asked, several = self._asked(tolerance + thresholds.SWEPT), list[float]()
+        noted = _Noted(self, tolerance, self.problem.own[None][:0], np.zeros(0, dtype=np.bool_), loose(limit))
+        found = NearestAgreed(noted.codes, noted.sure, limit, tolerance, whole=False, low=0.0, used=np.inf)
+        asked = self._asked(tolerance + thresholds.SWEPT)
         if asked is None:
             return found
         with self.agreement.asking(asked) as listing:
             ended = False
             while not ended:
-                listed = listing.next(within, wanted, self._most(budget))
-                work = 1 + listed.bounds // thresholds.BOUNDS_PER_ROW
-                more = self._codes(listed.at)
-                lawful = self.problem.lawful(more)
-                codes, sure = np.concatenate([codes, more[lawful]]), np.concatenate([sure, listed.sure[lawful]])
-                answers = self._answers(more, lawful & listed.sure, listed.sets, tolerance)
-                listing.close(listed.sets[answers])
-                several += self.problem.distance(more[answers]).tolist()
-                wanted = 1 if len(answers) else min(thresholds.MORE_AGREED * wanted, thresholds.MOST_AGREED)
-                if len(several) >= self.problem.count:
-                    within, wanted = min(within, loose(several[self.problem.count - 1])), thresholds.MOST_AGREED
-                enough = budget.take(work) == work and (len(more) > 0 or listed.ended)
+                listed = listing.next(noted.within, noted.wanted, self._most(budget))
+                work = 1 + listed.bounds // thresholds.BOUNDS_PER_ROW + noted.add(listed, listing)
+                enough = budget.take(work) == work and (len(listed.at) > 0 or listed.ended)
                 ended, whole = listed.ended or not enough, listed.whole and enough
-        near = self.problem.distance(codes) <= within
+        near = self.problem.distance(noted.codes) <= noted.within
         used = np.inf if listed.ended else budget.used
-        return found._replace(codes=codes[near], sure=sure[near], whole=whole, low=listed.low, used=used)
-
-    def _answers(self, codes: Codes, sure: Bools, sets: Codes, tolerance: float) -> Codes:
-        """Return which of candidates (m, G) certainly are answers: the first one of a set that needs all its changes."""
-        at = np.flatnonzero(sure)
-        if self.problem.count > 1 and len(at):
-            owner, undone = self.problem.undone_codes(codes[at])
-            held = self.problem.held(undone)
-            if held.any():
-                sums = self.scorer.structure.sums(self.problem.encoded(undone[held]))
-                needed = np.ones(len(at), dtype=np.bool_)
-                needed[owner[held][self.scorer.decisions(sums, tolerance)[0]]] = False
-                at = at[needed]
-            at = at[np.sort(np.unique(sets[at], return_index=True)[1])]
-        return at
+        return found._replace(codes=noted.codes[near], sure=noted.sure[near], whole=whole, low=listed.low, used=used)
 
     def _asked(self, tolerance: float) -> Asked | None:
         """Return what is asked; None: scores may be off by too much."""
-        alike = alike_models(self.scorer, tolerance)
-        if alike is None:
+        decided = _decided(self.scorer, tolerance)
+        if decided is None:
             return None
-        models, spare = np.array([one.models for one in alike]), np.array([one.spare for one in alike])
-        may = np.repeat([one.lead.may for one in alike], models)
-        sure = np.repeat([one.lead.sure for one in alike], models)
         c, most = float(self.problem.bound_distance.c), self.problem.most_changes
-        asked = Asked(may, sure, models, spare, c, most)
+        asked = Asked(decided.may, decided.sure, decided.models, decided.spare, c, most)
         if self.problem.count == 1:
             return asked
         return asked._replace(undo=undoable(self.problem, self.actions)[self.problem.owner])
 
-    def _codes(self, at: Codes) -> Codes:
+    def codes(self, at: Codes) -> Codes:
         """Return the candidates (m, G) whose columns take the values at places (m, d) of the grid."""
         codes = np.empty((len(at), len(self.problem.groups)), dtype=np.intp)
         codes[:, self.problem.owner] = self.actions.code[self.actions.columns[at]]
@@ -161,6 +136,105 @@ class Agreed:
         """Return how many bounds are made at most, in what is left of the budget and of the time."""
         most, seconds = budget.left * thresholds.BOUNDS_PER_ROW, budget.seconds_left
         return most if seconds is None else int(min(most, max(seconds, 0.0) * thresholds.BOUNDS_PER_SECOND))
+
+
+@dataclass
+class _Noted:
+    """What was listed.
+
+    Attributes:
+        of: what is listed; tolerance: by how much scores may be off.
+        codes, sure: see `NearestAgreed`.
+        within: how far candidates are looked for; wanted: how many are to be listed next, at least.
+        answers: how far the answers are so far.
+    """
+
+    of: Agreed
+    tolerance: float
+    codes: Codes
+    sure: Bools
+    within: float
+    wanted: int = 1
+    answers: list[float] = field(default_factory=list)
+
+    def add(self, listed: Listed, listing: Listing) -> int:
+        """Note what was listed, and what is to be listed next; return how many candidates were scored."""
+        problem, codes = self.of.problem, self.of.codes(listed.at)
+        may, certain, scored = self._accepted(codes, listed.sure)
+        kept = may & problem.lawful(codes)
+        self.codes, self.sure = np.concatenate([self.codes, codes[kept]]), np.concatenate([self.sure, certain[kept]])
+        at = np.flatnonzero(kept & certain)
+        if problem.count > 1:
+            if not self.of.told:
+                listing.know(listed.sets[certain])
+            needed, undone = self._needed(codes[at])
+            at, scored = at[needed], scored + undone
+            at = at[np.sort(np.unique(listed.sets[at], return_index=True)[1])]
+            listing.close(listed.sets[at])
+        self.answers += problem.distance(codes[at]).tolist()
+        self.wanted = 1 if len(at) else min(thresholds.MORE_AGREED * self.wanted, thresholds.MOST_AGREED)
+        if len(self.answers) >= problem.count:
+            self.within = min(self.within, loose(self.answers[problem.count - 1]))
+            self.wanted = thresholds.MOST_AGREED
+        return scored
+
+    def _accepted(self, codes: Codes, sure: Bools) -> tuple[Bools, Bools, int]:
+        """Return which listed candidates (m, G) may be accepted, which certainly are, and how many were scored.
+
+        Some are known to be `sure`; the others are scored where a list does not tell.
+        """
+        open_ones = np.flatnonzero(~sure) if not self.of.told else np.empty(0, dtype=np.intp)
+        may, sure = np.ones(len(codes), dtype=np.bool_), sure.copy()
+        if len(open_ones):
+            may[open_ones], sure[open_ones] = self._decisions(codes[open_ones])
+        return may, sure, len(open_ones)
+
+    def _needed(self, codes: Codes) -> tuple[Bools, int]:
+        """Return (m,) which candidates certainly need all their changes, and how many others were scored for that."""
+        owner, undone = self.of.problem.undone_codes(codes)
+        held, needed = self.of.problem.held(undone), np.ones(len(codes), dtype=np.bool_)
+        if held.any():
+            needed[owner[held][self._decisions(undone[held])[0]]] = False
+        return needed, int(held.sum())
+
+    def _decisions(self, codes: Codes) -> tuple[Bools, Bools]:
+        """Return which of candidates (m, G) may be accepted, and which certainly are."""
+        scorer = self.of.scorer
+        return scorer.decisions(scorer.structure.sums(self.of.problem.encoded(codes)), self.tolerance)
+
+
+class _Decided(NamedTuple):
+    """What models must say, structure after structure; where that takes several numbers, each stands for a model.
+
+    Attributes:
+        weights: per structure, (f, width) the numbers, as sums over the raw scores of one of its models.
+        models: how many numbers each structure has; spare: how many of them need not be large enough.
+        may, sure: see `Asked`; told: whether `sure` is all that it takes, or as much as it takes at most.
+    """
+
+    weights: list[Floats]
+    models: Codes
+    spare: Codes
+    may: Floats
+    sure: Floats
+    told: bool
+
+
+def _decided(scorer: Scorer, tolerance: float) -> _Decided | None:
+    """Return what models must say; None: that is no sums, or some may refuse of which each must say several things."""
+    weights, models, spare, ends = list[Floats](), list[int](), list[int](), list[Floats]()
+    for target in scorer.targets:
+        each, votes = DecisionScore.each(target.alone, tolerance), target.votes
+        count, refusing = (1, 0) if votes is None else (votes.of, votes.of - votes.needed)
+        if not each or (refusing and len(each) > 1):
+            return None
+        weights.append(np.array([one.weights for one in each]))
+        models.append(count * len(each))
+        spare.append(refusing)
+        ends.append(np.tile([[one.may, one.sure] for one in each], (count, 1)))
+    may, sure = np.concatenate(ends).T
+    told = all(len(some) == 1 for some in weights)
+    return _Decided(weights, np.array(models), np.array(spare), may, sure, told)
 
 
 def _tells(kept: NearestAgreed, limit: float) -> bool:
@@ -176,7 +250,7 @@ def try_agreement(structure: Structure, Z: Floats) -> None:
     joined = Joined.of([structure, structure], Z.shape[1])
     values, width = [joined.encode(column, codes) for column, codes in enumerate(Z.T)], structure.outputs
     changes = GridChanges(np.arange(Z.shape[1]) * len(Z), np.ones(Z.size), np.ones(Z.size))
-    agreement = joined.agreement(values, changes, [np.ones(width), np.ones(width)])
+    agreement = joined.agreement(values, changes, [np.ones((1, width)), np.ones((1, width))])
     if agreement is not None:
         with agreement.asking(
             Asked(np.zeros(2), np.zeros(2), np.ones(2, np.intp), np.zeros(2, np.intp), 0.0, DEEPEST)

@@ -265,7 +265,7 @@ class BestFirst:
                 return
 
     def _add(self, codes: Codes, least: int) -> bool:
-        """Add those of candidates (m, G) that change so many groups; return False if the budget does not last for that."""
+        """Add those of candidates (m, G) that change so many groups; return False if the budget lasts for none."""
         problem = self.problem
         near = (problem.distance(codes) <= self.limit) & ((codes != problem.own).sum(axis=1) >= least)
         codes = codes[near & self._lawful(codes)]

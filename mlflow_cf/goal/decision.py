@@ -1,9 +1,9 @@
-"""What decides targets: for those that depend on a single number, that number as a weighted sum of the raw scores."""
+"""What decides targets: weighted sums of the raw scores, one of them or several that must all be large enough."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import logit
@@ -48,6 +48,49 @@ class DecisionScore:
         if target.kind == "interval":
             return _of_interval(target, tolerance)
         return _of_label(target, tolerance)
+
+    @classmethod
+    def each(cls, target: SumTarget, tolerance: float) -> tuple[DecisionScore, ...]:
+        """Return scores all of which must be large enough for one model to meet a target; none: no such are known.
+
+        If all are as large as `sure` says, the target is certainly met; if there are several, also with less perhaps.
+        """
+        alone = cls.of([target], tolerance)
+        if alone is not None:
+            return (alone,)
+        if target.votes is not None or tolerance > MOST_TOLERANCE:
+            return ()
+        if target.kind == "interval":
+            ends = (replace(target, low=-np.inf), replace(target, high=np.inf))
+            found = [_of_interval(end, tolerance) for end in ends]
+            return tuple(one for one in found if one is not None)
+        if target.kind != "label" or target.column < 0 or target.margins:
+            return ()
+        return _of_class(target, tolerance * SHARE) if target.link in ("softmax", "identity") else ()
+
+
+def _of_class(target: SumTarget, off: float) -> tuple[DecisionScore, ...]:
+    """Return what a class must lead each other one by, and what its share must be, if shares may be `off` by so much.
+
+    With a share p of at least q, the e^-d of the leads d of its raw score add up to 1 / p - 1 <= 1 / q - 1. So no lead
+    is smaller than logit(q); and their mean is at least logit(q) + log(number of leads), because e^-d is convex.
+    """
+    one = np.eye(target.classes)[target.column]
+    leads = [one - other for number, other in enumerate(np.eye(target.classes)) if number != target.column]
+    if target.link == "identity":
+        share = [DecisionScore(one, target.least - 2 * off, target.least + off)] if target.least > 0 else []
+        return (*(DecisionScore(lead, -off, off) for lead in leads), *share)
+    if target.classes * off >= 1.0:
+        return ()
+    # the largest of k shares is 1 / k or more, so that a lead shows in them at least k times smaller
+    sure = -float(np.log1p(-target.classes * off))
+    if target.least <= 2 * off:
+        return tuple(DecisionScore(lead, -sure, sure) for lead in leads)
+    odds = float(logit(target.least - 2 * off))  # off by so much behind another class that is off itself
+    mean = odds + float(np.log(len(leads)))
+    enough = max(sure, float(logit(min(target.least + off, 1.0)) + np.log(len(leads))))  # for each, if all are alike
+    found = [DecisionScore(lead, max(-sure, odds), enough) for lead in leads]
+    return (*found, DecisionScore(np.mean(leads, axis=0), mean, mean))
 
 
 def _of_label(target: SumTarget, tolerance: float) -> DecisionScore | None:

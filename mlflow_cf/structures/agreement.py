@@ -18,6 +18,7 @@ from mlflow_cf.structures.kernels.agreement_state import (
     BEYOND,
     BOUNDS,
     CHANGES,
+    KNOWN,
     LISTED,
     OPEN,
     ROWS,
@@ -157,7 +158,7 @@ class Agreement:
         order = np.lexsort((kind.sum(axis=0), owner))  # where all models' kinds ascend, their sum does
         falls = _falls_then_rises(order, owner, start, changes)
         if not falls.all():
-            others = np.lexsort((changes.cost, owner))
+            others = np.lexsort((changes.peak, changes.cost, owner))
             order = np.where(falls[owner], order, others)
         ascends = np.ones(kind.shape, dtype=np.bool_)
         ascends[:, 1:] = (np.diff(kind[:, order], axis=1) >= 0) | (owner[1:] != owner[:-1])
@@ -241,6 +242,13 @@ class Listing:
     def close(self, sets: Codes) -> None:
         """List no more candidates that change some sets of features."""
         self.of.room.closed[sets] = 1
+
+    def know(self, sets: Codes) -> None:
+        """Look for candidates with one change more than those of some sets: one of these is certainly accepted."""
+        room, count = self.of.room, self.of.room.tally[KNOWN]
+        new = np.setdiff1d(sets, room.known[:count])[: len(room.known) - count]
+        room.known[count : count + len(new)] = new
+        room.tally[KNOWN] += len(new)
 
 
 def _falls_then_rises(order: Codes, owner: Codes, start: Codes, changes: GridChanges) -> NDArray[np.bool_]:

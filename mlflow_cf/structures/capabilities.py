@@ -117,7 +117,8 @@ class SupportsModelLeaves(Protocol):
         """Return the leaves; None where they are not those of each model alone, or take too much memory.
 
         Args:
-            weights: (width,) of the raw scores of each model in what it decides by.
+            weights: (f, width) of the raw scores of each model in the f numbers that it decides by, which stand for
+                models of their own.
         """
         ...
 

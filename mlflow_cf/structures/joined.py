@@ -138,7 +138,8 @@ class Joined:
 
         Args:
             values: per column, the values (t, ...) of a grid; changes: what they cost, and which are the row's own.
-            weights: per structure, (width,) those of the raw scores of each of its models in what it decides by.
+            weights: per structure, (f, width) those of the raw scores of each of its models in the f numbers that it
+                decides by, each of which then stands for a model.
         """
         key = b"".join(some.tobytes() for some in weights)
         if key not in self._leaves:

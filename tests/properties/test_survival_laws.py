@@ -192,27 +192,29 @@ def test_several_changes_that_all_models_accept_are_the_nearest_there_are(
 
 @dear(1)
 @given(
-    st.integers(0, 2**16),
-    st.sampled_from(["tree", "forest"]),
+    st.tuples(
+        st.integers(0, 2**16),
+        st.sampled_from(["tree", "forest"]),
+        st.sampled_from([2.5, 3.5]),
+        st.sampled_from([0.0, 0.5]),
+    ),
     st.tuples(st.integers(2, 4), st.integers(2, 3)),
-    st.sampled_from([2.5, 3.5]),
-    st.sampled_from([0.0, 0.5]),
-    st.booleans(),
+    st.sampled_from([[], ["IF x_cf.c > 0 THEN x_cf.a > 0"]]),
     st.integers(20, 2_000),
 )
 def test_several_answers_that_all_models_accept_are_the_nearest_of_their_sets(
-    seed: int, name: str, many: tuple[int, int], least: float, c: float, ruled: bool, evaluations: int
+    world: tuple[int, str, float, float], many: tuple[int, int], rules: list[str], evaluations: int
 ) -> None:
-    (count, wanted), rules = many, ["IF x_cf.c > 0 THEN x_cf.a > 0"]
+    (seed, name, least, c), (count, wanted) = world, many
     models, frame = five_columns(seed, name, count, least)
     refused = frame[models[0].predict(frame) == 0]
     refused = refused[(refused["c"] == 0) | (refused["a"] > 0)]
     assume(len(refused))
-    constraints = mlflow_cf.Constraints(rules=rules if ruled else [])
-    explained, row = all_accepting(models, frame, c, constraints=constraints), refused.iloc[:1]
+    explained = all_accepting(models, frame, c, constraints=mlflow_cf.Constraints(rules=rules))
+    row = refused.iloc[:1]
     (found,) = explained.explain(row, count=wanted, certify=True, max_evaluations=400_000)
     assert not any(one.proof == "bounded" for one in found.counterfactuals)
-    nearest = nearest_of_sets(explained, models, frame, row, ruled)[:wanted]
+    nearest = nearest_of_sets(explained, models, frame, row)[:wanted]
     distances = [one.distance for one in found.counterfactuals]
     assert distances[: len(nearest)] == pytest.approx(nearest, abs=1e-12)
     with pytest.MonkeyPatch.context() as patch:
@@ -225,13 +227,11 @@ def test_several_answers_that_all_models_accept_are_the_nearest_of_their_sets(
         assert one.proof != "optimal" or one.distance == pytest.approx(far, abs=1e-12)
 
 
-def nearest_of_sets(
-    explained: Any, models: list[Any], frame: pd.DataFrame, row: pd.DataFrame, ruled: bool
-) -> list[float]:
+def nearest_of_sets(explained: Any, models: list[Any], frame: pd.DataFrame, row: pd.DataFrame) -> list[float]:
     """Return how far the nearest row is of every set of changes that all models accept with, and need all of."""
     every = pd.DataFrame(list(product(*(sorted(frame[column].unique()) for column in frame))), columns=frame.columns)
     good = np.logical_and.reduce([model.predict(every) == 1 for model in models])
-    if ruled:
+    if explained.policy.constraints.rules:
         good &= (every["c"] <= 0) | (every["a"] > 0)
     space, metric = explained.space, explained.bound_policy.bound_distance
     far = metric.distance(tuple((at,) for at in range(5)), space.encode(every), space.encode(row)[0])

@@ -182,7 +182,7 @@ def _leaves_left(model: Any, together: Any, of: Agreeing) -> Any:
 
     With `together`, to all of them. Return whether any are written to be common.
     """
-    row, masks, ranges, room = of
+    row, masks, _, room = of
     number, size = room.tally[SET], masks.first[model + 1] - masks.first[model]
     slot, part, count = number % len(room.held), masks.accepts.size, 0
     narrowed = together

@@ -141,7 +141,7 @@ def largest_sum_of_words(model: Any, left: Array, masks: LeafMasks) -> Any:
 
 @inner
 def smallest_sum_of_words(model: Any, left: Array, masks: LeafMasks) -> Any:
-    """Return what the leaves of a model add up to at least, of one row of words: a tree's last word has the smallest."""
+    """Return what the leaves of a model add up to at least, of one row of words: a tree's last one has the smallest."""
     total, first, at = masks.base[model], masks.first[model], masks.first[model]
     while at < masks.first[model + 1]:
         last = masks.tree[at] - 1

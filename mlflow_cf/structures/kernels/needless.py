@@ -47,7 +47,7 @@ def needless(of: Agreeing) -> Any:
 
 @inner
 def _left_out(number: Any, smaller: Any, of: Agreeing) -> Any:
-    """Return where the one feature stands in a set that a smaller one lacks; -1: that lacks others, or has some more."""
+    """Return where the one feature stands in a set that a smaller one lacks; -1: it lacks others, or has some more."""
     room, after = of.room, 0
     size = room.sizes[smaller]
     if room.sizes[number] != size + 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -20,37 +21,36 @@ MOST_WORDS: Final = 2**23  # 64 MB, 190 with those of ranges; 30 models of XGBoo
 
 
 def model_leaves(trees: Trees, weights: Floats) -> ModelLeaves | None:
-    """Return the leaves of models, each of which decides by the weighted sum of its raw scores.
+    """Return the leaves of models, each of which decides by weighted sums of its raw scores.
 
     Args:
         trees: of all models; each adds to one raw score.
-        weights: (k,) of the raw scores of a model.
+        weights: (f, k) of the raw scores of a model; each sum of a model stands for a model of its own.
 
     Returns:
         None where they take more than `MOST_WORDS`, or where leaves of several models have a value for each.
     """
-    models, cells, nodes = len(trees.base) // len(weights), int(trees.features.start[-1]), trees.nodes
+    width, nodes = weights.shape[1], trees.nodes
+    models = len(trees.base) // width
     shared = bool((nodes.outputs < 0).any())
     if shared and models > 1:
         return None
-    weight = np.ones(len(nodes.roots)) if shared else np.tile(weights, models)[nodes.outputs]
-    value = (nodes.value @ weights if shared else nodes.value[:, 0]).astype(np.float64)
-    owner = np.maximum(nodes.outputs, 0) // len(weights)
+    model_of, score = np.maximum(nodes.outputs, 0) // width, np.maximum(nodes.outputs, 0) % width
     tree = tree_of(trees.nodes)
     parts, total = list[_Model](), 0
-    for model in range(models):
-        mine = np.flatnonzero((owner == model) & (weight != 0))
-        parts.append(_model(trees, tree, mine, value * weight[tree]))
+    for model, some in product(range(models), weights):
+        weight = np.ones(len(nodes.roots)) if shared else some[score]
+        value = (nodes.value @ some if shared else nodes.value[:, 0] * weight[tree]).astype(np.float64)
+        parts.append(_model(trees, tree, np.flatnonzero((model_of == model) & (weight != 0)), value))
         total += sum(map(len, parts[-1].cells)) * len(parts[-1].words)
         if total > MOST_WORDS:
             return None
-    masks = _masks(trees, weights, parts)
-    kind = np.concatenate([part.kind for part in parts]).reshape(models, cells)
-    return ModelLeaves(masks, kind, trees.features.start)
+    masks = _masks(trees, parts, (trees.base.reshape(models, width) @ weights.T).ravel())
+    return ModelLeaves(masks, np.stack([part.kind for part in parts]), trees.features.start)
 
 
-def _masks(trees: Trees, weights: Floats, parts: Sequence[_Model]) -> LeafMasks:
-    """Return the leaves of some models."""
+def _masks(trees: Trees, parts: Sequence[_Model], base: Floats) -> LeafMasks:
+    """Return the leaves of some models, to whose sums `base` (models,) is added."""
     first = np.append(0, np.cumsum([len(part.words) for part in parts]))
     kinds = np.array([[len(some) for some in part.cells] for part in parts], dtype=np.int64)
     sizes = kinds * np.diff(first)[:, None]
@@ -62,7 +62,7 @@ def _masks(trees: Trees, weights: Floats, parts: Sequence[_Model]) -> LeafMasks:
         tree=np.concatenate([part.next + begin for part, begin in zip(parts, first.tolist(), strict=False)]),
         several=np.array([len(part.roots) < len(part.words) for part in parts]),
         value=value,
-        base=(trees.base.reshape(len(parts), -1) * weights).sum(axis=1),
+        base=base,
         off=np.add.reduceat(np.maximum.reduceat(value - exact, BITS * np.arange(first[-1])), first[:-1]),
         kinds=kinds,
         where=where,
