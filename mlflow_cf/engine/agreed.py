@@ -18,7 +18,6 @@ from mlflow_cf.engine.actions import undoable
 from mlflow_cf.engine.nodes import tight
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.rounding import loose
@@ -74,7 +73,7 @@ class Agreed:
         scorer = problem.scorer
         if scorer is None or (problem.count > 1 and problem.variety.near):
             return None
-        decided = _decided(scorer, thresholds.SWEPT)
+        decided = scorer.model_decisions(thresholds.SWEPT)
         if decided is None or not isinstance(scorer.structure, Joined):
             return None
         columns, place = actions.columns, np.empty(len(actions.code), dtype=np.intp)
@@ -117,7 +116,7 @@ class Agreed:
 
     def _asked(self, tolerance: float) -> Asked | None:
         """Return what is asked; None: scores may be off by too much."""
-        decided = _decided(self.scorer, tolerance)
+        decided = self.scorer.model_decisions(tolerance)
         if decided is None:
             return None
         c, most = float(self.problem.bound_distance.c), self.problem.most_changes
@@ -201,40 +200,6 @@ class _Noted:
         """Return which of candidates (m, G) may be accepted, and which certainly are."""
         scorer = self.of.scorer
         return scorer.decisions(scorer.structure.sums(self.of.problem.encoded(codes)), self.tolerance)
-
-
-class _Decided(NamedTuple):
-    """What models must say, structure after structure; where that takes several numbers, each stands for a model.
-
-    Attributes:
-        weights: per structure, (f, width) the numbers, as sums over the raw scores of one of its models.
-        models: how many numbers each structure has; spare: how many of them need not be large enough.
-        may, sure: see `Asked`; told: whether `sure` is all that it takes, or as much as it takes at most.
-    """
-
-    weights: list[Floats]
-    models: Codes
-    spare: Codes
-    may: Floats
-    sure: Floats
-    told: bool
-
-
-def _decided(scorer: Scorer, tolerance: float) -> _Decided | None:
-    """Return what models must say; None: that is no sums, or some may refuse of which each must say several things."""
-    weights, models, spare, ends = list[Floats](), list[int](), list[int](), list[Floats]()
-    for target in scorer.targets:
-        each, votes = DecisionScore.each(target.alone, tolerance), target.votes
-        count, refusing = (1, 0) if votes is None else (votes.of, votes.of - votes.needed)
-        if not each or (refusing and len(each) > 1):
-            return None
-        weights.append(np.array([one.weights for one in each]))
-        models.append(count * len(each))
-        spare.append(refusing)
-        ends.append(np.tile([[one.may, one.sure] for one in each], (count, 1)))
-    may, sure = np.concatenate(ends).T
-    told = all(len(some) == 1 for some in weights)
-    return _Decided(weights, np.array(models), np.array(spare), may, sure, told)
 
 
 def _tells(kept: NearestAgreed, limit: float) -> bool:

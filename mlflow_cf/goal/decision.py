@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logit
 
 from mlflow_cf.features import Floats
@@ -67,6 +69,45 @@ class DecisionScore:
         if target.kind != "label" or target.column < 0 or target.margins:
             return ()
         return _of_class(target, tolerance * SHARE) if target.link in ("softmax", "identity") else ()
+
+
+class ModelDecisions(NamedTuple):
+    """What all models must say, target after target; where that takes several numbers, each stands for a model.
+
+    Attributes:
+        weights: per target, (f, width) the numbers, as sums over the raw scores of one of its models.
+        models: (targets,) how many numbers each has, those of a model one after the other; spare: (targets,) how many
+            of them need not be large enough.
+        may, sure: (models,) from which on the target may be met, and certainly is.
+        told: whether `sure` is what it takes, or as much as it takes at most.
+    """
+
+    weights: list[Floats]
+    models: NDArray[np.intp]
+    spare: NDArray[np.intp]
+    may: Floats
+    sure: Floats
+    told: bool
+
+    @classmethod
+    def of(cls, targets: Sequence[SumTarget], tolerance: float) -> ModelDecisions | None:
+        """Return what models must say; None: that is no sums, or some may refuse of which each must say several things.
+
+        Scores may be off by `tolerance`, in units of max(1, |score|).
+        """
+        weights, models, spare, ends = list[Floats](), list[int](), list[int](), list[Floats]()
+        for target in targets:
+            each, votes = DecisionScore.each(target.alone, tolerance), target.votes
+            count, refusing = (1, 0) if votes is None else (votes.of, votes.of - votes.needed)
+            if not each or (refusing and len(each) > 1):
+                return None
+            weights.append(np.array([one.weights for one in each]))
+            models.append(count * len(each))
+            spare.append(refusing)
+            ends.append(np.tile([[one.may, one.sure] for one in each], (count, 1)))
+        may, sure = np.concatenate(ends).T
+        told = all(len(some) == 1 for some in weights)
+        return cls(weights, np.array(models), np.array(spare), may, sure, told)
 
 
 def _of_class(target: SumTarget, off: float) -> tuple[DecisionScore, ...]:

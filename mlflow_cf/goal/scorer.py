@@ -17,7 +17,7 @@ from scipy.special import expit
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.features import Floats
-from mlflow_cf.goal.decision import DecisionScore
+from mlflow_cf.goal.decision import DecisionScore, ModelDecisions
 from mlflow_cf.goal.targets import (
     BoundTarget,
     Rating,
@@ -114,7 +114,11 @@ class Scorer:
         Scores may be off by `tolerance`, in units of max(1, |score|). Scores are only computed near a decision, and not
         at all where one number per model decides each target.
         """
-        each = ((target, DecisionScore.of([target.alone], tolerance)) for target in self.targets)
+        leads = self._leads.get(tolerance)
+        if leads is None:
+            found = [DecisionScore.of([target.alone], tolerance) for target in self.targets]
+            leads = self._leads.setdefault(tolerance, found)
+        each = zip(self.targets, leads, strict=True)
         decided = [_decided(sums, target, lead) for target, lead in each if lead is not None]
         if len(decided) == len(self.targets):
             may, sure = np.logical_and.reduce(decided)
@@ -165,6 +169,22 @@ class Scorer:
     def decision_score(self, tolerance: float) -> DecisionScore | None:
         """Return the number that decides the targets, None if it is not a single one; see `DecisionScore`."""
         return DecisionScore.of(self.targets, tolerance)
+
+    def model_decisions(self, tolerance: float) -> ModelDecisions | None:
+        """Return what all models must say if scores may be off by `tolerance`; None where that is no sums."""
+        if tolerance not in self._models:
+            self._models[tolerance] = ModelDecisions.of(self.targets, tolerance)
+        return self._models[tolerance]
+
+    @cached_property
+    def _leads(self) -> dict[float, list[DecisionScore | None]]:
+        """What decides each target, by tolerance: there are a few of these."""
+        return {}
+
+    @cached_property
+    def _models(self) -> dict[float, ModelDecisions | None]:
+        """What all models must say, likewise."""
+        return {}
 
     def numbers(self, tolerance: float) -> int:
         """Return how many numbers per candidate are needed to rate it: 1, or all its raw scores."""

@@ -141,7 +141,7 @@ class Joined:
             weights: per structure, (f, width) those of the raw scores of each of its models in the f numbers that it
                 decides by, each of which then stands for a model.
         """
-        key = b"".join(some.tobytes() for some in weights)
+        key = tuple(some.tobytes() for some in weights)
         if key not in self._leaves:
             found = [
                 part.model_leaves(some)
@@ -153,11 +153,12 @@ class Joined:
         leaves = self._leaves[key]
         if leaves is None:
             return None
-        kinds = [part.kinds(self.of_part(at, values)) for at, part in enumerate(leaves[0])]
-        return Agreement(leaves[1], np.concatenate(kinds), np.append(0, np.cumsum([*map(len, values)])), changes)
+        cells, sizes = np.concatenate(values).T, [*map(len, values)]  # of trees each value has one number, its cell
+        kinds = [part.kinds(some, sizes) for part, some in zip(leaves[0], cells, strict=True)]
+        return Agreement(leaves[1], np.concatenate(kinds), np.append(0, np.cumsum(sizes)), changes)
 
     @cached_property
-    def _leaves(self) -> dict[bytes, tuple[list[ModelLeaves], AllLeaves] | None]:
+    def _leaves(self) -> dict[tuple[bytes, ...], tuple[list[ModelLeaves], AllLeaves] | None]:
         """The leaves of all models, by the weights of their raw scores: those of one label, mostly."""
         return {}
 

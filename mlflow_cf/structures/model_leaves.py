@@ -27,7 +27,7 @@ class ModelLeaves:
     kind: NDArray[np.int32]
     start: NDArray[np.intp]
 
-    def kinds(self, values: Sequence[Encoded]) -> NDArray[np.int32]:
-        """Return the kinds (models, n) of the cells `values` (t,) of every feature, one feature after the other."""
-        cells = [begin + encoded for begin, encoded in zip(self.start.tolist(), values, strict=False)]
-        return self.kind[:, np.concatenate(cells)]
+    def kinds(self, cells: Encoded, sizes: Sequence[int]) -> NDArray[np.int32]:
+        """Return the kinds (models, n) of `cells` (n,), so many of each feature, one feature after the other."""
+        begin = np.repeat(self.start[:-1], sizes)
+        return self.kind[:, begin + cells.astype(np.intp)]
