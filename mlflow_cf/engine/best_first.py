@@ -26,6 +26,7 @@ from mlflow_cf.engine.nodes import Parting, boxes_of_sets, tight, tighten, whole
 from mlflow_cf.engine.sets.search import SetSearch
 from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.features import Floats
+from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes
 from mlflow_cf.problem.actions import Within
 from mlflow_cf.rounding import loose
@@ -62,8 +63,7 @@ class BestFirst:
         self.tolerance = thresholds.SCORE_TOLERANCES * tolerance
         self.redundant = RedundantChanges(problem, self.actions, self.tolerance) if problem.count > 1 else None
         self._alone = thresholds.MOST_ALONE * (1 if self.redundant is None else thresholds.MORE_ALONE)
-        # of several answers it is asked what certainly meets the target, too, which only all models tell
-        self._hardest = engine.hardest(known) if self.redundant is None else None
+        self._engine, self._known = engine, known
         self.cut = False
         self._parted, self._pays = 0, False
         self._root_bound: CostBound | None = None
@@ -82,6 +82,11 @@ class BestFirst:
                 self._decide_few(few, boxes)
             elif not unknown:
                 self._push(boxes)
+
+    @cached_property
+    def _hardest(self) -> Scorer | None:
+        """The models that refuse most candidates; of several answers it is asked what only all models tell."""
+        return self._engine.hardest(self._known) if self.redundant is None else None
 
     @cached_property
     def _parting(self) -> Parting:

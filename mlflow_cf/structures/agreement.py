@@ -300,6 +300,6 @@ def _room(masks: LeafMasks) -> AgreementRoom:
         feature=np.empty(DEEPEST, dtype=np.int64),
         first=np.empty(DEEPEST, dtype=np.int64),
         last=np.empty(DEEPEST, dtype=np.int64),
-        near=np.empty(2),
-        tally=np.zeros(12, dtype=np.int64),
+        near=np.empty(4),
+        tally=np.zeros(14, dtype=np.int64),
     )

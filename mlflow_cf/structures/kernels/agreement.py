@@ -16,19 +16,20 @@ from typing import Any, Final
 import numpy as np
 
 from mlflow_cf.kernel import called, inner, kernel
+from mlflow_cf.structures.kernels.agreement_parts import cheapest, shave, where_to_part
 from mlflow_cf.structures.kernels.agreement_state import (
     BEYOND,
     BOUNDS,
     CHANGES,
     CLOSEST,
     FREE,
-    KNOWN,
     LAST,
     LISTED,
     OPEN,
     SET,
     SETS,
     SIZE,
+    SLACK,
     USED,
     WAITING,
     Agreeing,
@@ -105,25 +106,13 @@ def _push_next_sets(number: Any, key: Any, of: Agreeing) -> None:
 
 
 @inner
-def _cheapest(feature: Any, first: Any, last: Any, of: Agreeing) -> Any:
-    """Return which of some values of a feature costs least."""
-    row = of.row
-    middle = row.middle[feature]
-    if last < middle:
-        return last
-    if first >= middle:
-        return first
-    return middle - 1 if row.cost[middle - 1] <= row.cost[middle] else middle
-
-
-@inner
 def _least_cost(of: Agreeing) -> Any:
     """Return what candidates of the box that is looked at cost at least."""
     row, _, _, room = of
     total, peak = 0.0, 0.0
     for level in range(room.tally[SIZE]):
         first, last, middle = room.first[level], room.last[level], row.middle[room.feature[level]]
-        total += row.cost[_cheapest(room.feature[level], first, last, of)]
+        total += row.cost[cheapest(room.feature[level], first, last, of)]
         least = np.inf
         if first < middle:
             least = row.peak[min(last, middle - 1)]
@@ -204,7 +193,7 @@ def _answer(single: Any, of: Agreeing) -> Any:
         else:
             accepting += 1
             if score < least:
-                least, room.tally[CLOSEST] = score, model
+                least, room.tally[CLOSEST], room.near[SLACK] = score, model, score
             room.unsure[group] += 1 if score + room.may[model] - masks.off[model] < room.sure[model] else 0
         at += 1
     found = SURE
@@ -229,51 +218,11 @@ def _none_agrees(of: Agreeing) -> Any:
 
 
 @inner
-def _widest(of: Agreeing) -> Any:
-    """Return which feature of the box is parted.
-
-    First those of which some model must look at all values of a range, then the one whose values differ most in cost.
-    """
-    row, _, _, room = of
-    found, most = np.int64(0), -1.0
-    for level in range(room.tally[SIZE]):
-        first, last, feature = room.first[level], room.last[level], room.feature[level]
-        if first < last:
-            if row.listed[feature]:
-                return np.int64(level)
-            spread = max(row.cost[first], row.cost[last]) - row.cost[_cheapest(feature, first, last, of)]
-            if spread > most:
-                found, most = np.int64(level), spread
-    return found
-
-
-@inner
-def _half(level: Any, of: Agreeing) -> Any:
-    """Return where the second part of a feature's values begins: after the middle, or that cost more than the mean."""
-    row, _, _, room = of
-    low, high, feature = room.first[level], room.last[level], room.feature[level]
-    middle = row.middle[feature]
-    if low < middle <= high:
-        return middle
-    if row.listed[feature]:
-        return (low + high + 1) >> 1
-    ascending, mean = low >= middle, 0.5 * (row.cost[low] + row.cost[high])
-    low += 1  # the first of a part that has at least one value, and leaves at least one
-    while low < high:
-        at = (low + high) >> 1
-        if (row.cost[at] > mean) == ascending:
-            high = at
-        else:
-            low = at + 1
-    return low
-
-
-@inner
 def _part(box: Any, of: Agreeing) -> None:
     """Look at the parts of a box later."""
     room = of.room
-    level = _widest(of)
-    half, last = _half(level, of), room.last[level]
+    level, half = where_to_part(of)
+    last = room.last[level]
     for part in range(2):
         if part == 1:
             room.first[level] = half
@@ -340,11 +289,12 @@ def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array
         single = _look_at(box, of)
         _ask_closest(box, of)
         answer = _answer(single, of)
-        if answer != REFUSED and room.tally[KNOWN] and needless(of):
-            know_set(of)
-            answer = REFUSED
+        answer = REFUSED if answer != REFUSED and needless(of) else answer
         if answer != REFUSED and not single:
-            _part(box, of)
+            if shave(of):
+                _write_box(box, of)
+            else:
+                _part(box, of)
             continue
         if answer != REFUSED:
             if answer == SURE and room.undo.size:

@@ -71,8 +71,9 @@ class AgreementRoom(NamedTuple):
         keys, numbers: (boxes,) a heap of boxes by what their candidates cost at least.
         unused: (boxes,) numbers of those that are free again.
         feature, first, last: (k,) the features of the box that is looked at, and its values.
-        near: (2,) what the last candidate costs, and how near candidates of larger sets than there is room for may be.
-        tally: (12,) numbers, see below.
+        near: (4,) what the last candidate costs, and how near candidates of larger sets than there is room for may be;
+            by how much the closest model does not refuse a box, and by how much an end of one of its ranges.
+        tally: (14,) numbers, see below.
     """
 
     may: Array
@@ -109,9 +110,10 @@ class AgreementRoom(NamedTuple):
 # Numbers in a tally: boxes in the heap, those that were ever used and those that are free again; sets; bounds of models
 # and candidates so far; the set of the box that is looked at, and how many features it has; how many may change; how
 # many bounds come before it is asked whether models refuse all candidates; the model that was closest to refusing it;
-# sets of which a candidate is certainly accepted.
-OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES, WAITING, CLOSEST, KNOWN = range(12)
-LAST, BEYOND = range(2)  # of `AgreementRoom.near`
+# sets of which a candidate is certainly accepted; the feature and the value from which on a box is parted, if an end is
+# nearly refused.
+OPEN, USED, FREE, SETS, BOUNDS, LISTED, SET, SIZE, CHANGES, WAITING, CLOSEST, KNOWN, PART, PART_AT = range(14)
+LAST, BEYOND, SLACK, LOWEST = range(4)  # of `AgreementRoom.near`
 
 
 class Agreeing(NamedTuple):

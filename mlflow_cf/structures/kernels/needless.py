@@ -28,7 +28,10 @@ def know_set(of: Agreeing) -> None:
 
 @called
 def needless(of: Agreeing) -> Any:
-    """Whether all candidates of the box that is looked at have a change that they do not need, which is the same."""
+    """Whether all candidates of the box that is looked at have a change that they do not need, which is the same.
+
+    Such a candidate may be certainly accepted.
+    """
     room = of.room
     number = room.tally[SET]
     for at in range(room.tally[KNOWN]):
@@ -41,6 +44,7 @@ def needless(of: Agreeing) -> Any:
             room.tally[SET], room.tally[SIZE] = number, last + 1
             _swap(level, last, of)
             if found:
+                know_set(of)
                 return True
     return False
 
