@@ -23,6 +23,7 @@ from mlflow_cf.structures.kernels.agreement_state import (
     CHANGES,
     CLOSEST,
     FREE,
+    KNOWN,
     LAST,
     LISTED,
     OPEN,
@@ -289,7 +290,7 @@ def list_agreed(of: Agreeing, limit: float, wanted: int, most: int, found: Array
         single = _look_at(box, of)
         _ask_closest(box, of)
         answer = _answer(single, of)
-        answer = REFUSED if answer != REFUSED and needless(of) else answer
+        answer = REFUSED if answer != REFUSED and room.tally[KNOWN] and needless(of) else answer
         if answer != REFUSED and not single:
             if shave(of):
                 _write_box(box, of)
