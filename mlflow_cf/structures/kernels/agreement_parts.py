@@ -102,13 +102,13 @@ def _score_of_end(level: Any, end: Any, at: Any, of: Agreeing) -> Any:
 def shave(of: Agreeing) -> Any:
     """Take halves away from the ends of ranges as long as the closest model refuses them; whether there were any.
 
-    Of those that it does not refuse, the one is noted of which it says least. If some models may refuse a candidate,
-    one that does says nothing.
+    Of those that it does not refuse, the one is noted of which it says least. Where some models may refuse a candidate,
+    this one tells if as many of them refuse the whole box.
     """
     room = of.room
     model, shaved = room.tally[CLOSEST], False
     room.tally[PART], room.near[LOWEST] = -1, np.inf
-    if model < 0 or room.spare[room.group[model]] > 0:
+    if model < 0 or room.against[room.group[model]] < room.spare[room.group[model]]:
         return False
     for level in range(room.tally[SIZE]):
         for end in range(2):
