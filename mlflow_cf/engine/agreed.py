@@ -31,8 +31,9 @@ class NearestAgreed(NamedTuple):
     """Candidates that may be answers.
 
     Attributes:
-        codes: (m, G) lawful ones, none farther than the last answer that is wanted; none that changes the same features
-            as one that certainly is an answer, and comes after it; sure: (m,) which are certainly accepted.
+        codes: (m, G) lawful ones, none farther than the last of the answers that are wanted. Of each set of changed
+            features they end with the first that certainly is an answer, and those as near.
+        sure: (m,) which are certainly accepted.
         limit, tolerance: how far candidates were looked for, and by how much scores may be off.
         whole: whether all of them are there; low: how far others are at least.
         used: evaluations that it took, as many as there are where more do not help.

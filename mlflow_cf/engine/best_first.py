@@ -270,7 +270,7 @@ class BestFirst:
                 return
 
     def _add(self, codes: Codes, least: int) -> bool:
-        """Add those of candidates (m, G) that change so many groups; return False if the budget lasts for none."""
+        """Add those of candidates (m, G) that change so many groups; return False if the budget is too small."""
         problem = self.problem
         near = (problem.distance(codes) <= self.limit) & ((codes != problem.own).sum(axis=1) >= least)
         codes = codes[near & self._lawful(codes)]

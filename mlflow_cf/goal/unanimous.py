@@ -25,37 +25,31 @@ class Alike(NamedTuple):
     Attributes:
         target: what each must say, over the raw scores of all.
         lead: the number that decides whether one of them accepts a candidate, over its own raw scores.
-        models: how many they are; spare: how many of them may refuse.
+        models: how many they are.
     """
 
     target: SumTarget
     lead: DecisionScore
     models: int
-    spare: int
 
     def leads(self, sums: Floats) -> Floats:
         """Return the numbers (m, models) that decide about candidates with raw scores (m, k)."""
         return self.target.leads(sums, self.lead.weights)
 
 
-def alike_models(scorer: Scorer, tolerance: float) -> tuple[Alike, ...] | None:
-    """Return the models of a scorer, structure after structure, whose scores may be off by `tolerance`.
+def all_needed(scorer: Scorer, tolerance: float) -> tuple[Alike, ...] | None:
+    """Return the models of a scorer, structure after structure, all of which must accept a candidate.
 
-    None: a model does not decide by one number. Tolerances are in units of max(1, |score|).
+    None: some may refuse, or a model does not decide by one number. Scores may be off by `tolerance`, in units of
+    max(1, |score|).
     """
     found: list[Alike] = []
     for target in scorer.targets:
         lead, votes = DecisionScore.of([target.alone], tolerance), target.votes
-        if lead is None:
+        if lead is None or (votes is not None and votes.needed < votes.of):
             return None
-        found.append(Alike(target, lead, *((1, 0) if votes is None else (votes.of, votes.of - votes.needed))))
+        found.append(Alike(target, lead, 1 if votes is None else votes.of))
     return tuple(found)
-
-
-def all_needed(scorer: Scorer, tolerance: float) -> tuple[Alike, ...] | None:
-    """Do the same where no model may refuse; None: some may."""
-    found = alike_models(scorer, tolerance)
-    return None if found is None or any(one.spare for one in found) else found
 
 
 class Alone(NamedTuple):

@@ -128,7 +128,8 @@ class Asked(NamedTuple):
             them may refuse.
         c: weight of the largest peak in a distance.
         changes: how many features may change at most.
-        undo: (d,) of which features no candidate has a change that it certainly does not need; none: candidates may.
+        undo: (d,) features; candidates that are certainly accepted without their change of one of these, too, are left
+            out. Empty where all candidates are wanted.
     """
 
     may: Floats
@@ -244,7 +245,7 @@ class Listing:
         self.of.room.closed[sets] = 1
 
     def know(self, sets: Codes) -> None:
-        """Look for candidates with one change more than those of some sets: one of these is certainly accepted."""
+        """Note sets of each of which a candidate is certainly accepted: one change more may be needless."""
         room, count = self.of.room, self.of.room.tally[KNOWN]
         new = np.setdiff1d(sets, room.known[:count])[: len(room.known) - count]
         room.known[count : count + len(new)] = new

@@ -63,7 +63,7 @@ class AgreementRoom(NamedTuple):
         common, some: (words,) of one model, those of a box and of some values; rows: (n,) where words of a box begin.
         sets: (s, k) features of sets, as places in `cheapest`; sizes: (s,) how many; closed: (s,) whether no more of
             their candidates are looked for.
-        undo: (d,) whether a candidate with a change of the feature that it does not need is none.
+        undo: (d,) whether candidates with a needless change of the feature are left out; empty: none are.
         known: (n,) sets of which a candidate is certainly accepted.
         of: (boxes,) the set of each box; closest: (boxes,) the model that came closest to refusing the one that it is a
             part of; low, high: (boxes, k) the first and last value of its features; -1: of a set that was not
@@ -180,9 +180,10 @@ def _narrow_to_some(narrowed: Any, model: Any, slot: Any, level: Any, of: Agreei
 
 @inner
 def _leaves_left(model: Any, together: Any, of: Agreeing) -> Any:
-    """Write where the words begin of the leaves that the box leaves of a model, and which are common to some of them.
+    """Prepare a bound of the box that is looked at: write where the rows of words begin that it leaves of a model.
 
-    With `together`, to all of them. Return whether any are written to be common.
+    Rows beyond those that are read in one go are combined first, or all of them with `together`; return whether some
+    were, into `room.common`.
     """
     row, masks, _, room = of
     number, size = room.tally[SET], masks.first[model + 1] - masks.first[model]

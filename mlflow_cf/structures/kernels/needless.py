@@ -28,9 +28,9 @@ def know_set(of: Agreeing) -> None:
 
 @called
 def needless(of: Agreeing) -> Any:
-    """Whether all candidates of the box that is looked at have a change that they do not need, which is the same.
+    """Whether one and the same change is needless in all candidates of the box that is looked at.
 
-    Such a candidate may be certainly accepted.
+    Then its set is noted as known, because some of these candidates may be accepted.
     """
     room = of.room
     number = room.tally[SET]
