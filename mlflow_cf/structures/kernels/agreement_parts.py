@@ -26,9 +26,13 @@ from mlflow_cf.structures.kernels.agreement_state import (
 
 # An end becomes a part if at most this share of the slack is left there, by which the closest model's bound of the box
 # exceeds what it asks for. CPU of lists in ms: two rows of Adult that need seven changes, two of Credit that need five,
-# and the mean of 15 rows of a forest. Without shaving 373 and 483, 3,182 and 3,091, 13; shaved, and parted by cost alone
-# 284 and 234, 1,985 and 2,420, 12; with 0.5 201 and 115, 1,113 and 1,539, 11; with 0.8 113 and 88, 727 and 941, 13; with
-# 0.9 109 and 96, 677 and 915, 15; with 1 107 and 102, 821 and 1,090, 95.
+# and the mean of 15 rows of a forest.
+#   without shaving 373 and 483, 3,182 and 3,091, 13
+#   parted by cost alone 284 and 234, 1,985 and 2,420, 12
+#   0.5 201 and 115, 1,113 and 1,539, 11
+#   0.8 113 and 88, 727 and 941, 13
+#   0.9 109 and 96, 677 and 915, 15
+#   1.0 107 and 102, 821 and 1,090, 95
 LEFT: Final = 0.8
 
 
