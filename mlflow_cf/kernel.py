@@ -48,8 +48,8 @@ SOURCES: Final = (
     "problem/actions.py",
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
-      ("agreement", "agreement_parts", "agreement_state", "blocks", "contributions", "costs", "dense", "gains",
-       "growing", "heap", "leaf_masks", "needless", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees",
+      ("agreement", "agreement_parts", "agreement_state", "agreement_values", "blocks", "contributions", "costs",
+       "dense", "gains", "growing", "heap", "leaf_masks", "needless", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees",
        "triple_events", "triple_grid", "triples")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []

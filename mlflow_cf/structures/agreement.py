@@ -27,6 +27,7 @@ from mlflow_cf.structures.kernels.agreement_state import (
     AgreementRoom,
     RowValues,
 )
+from mlflow_cf.structures.kernels.agreement_values import GridValues, write_values
 from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, LeafRanges, note_ranges
 from mlflow_cf.structures.kernels.triple_grid import GridChanges
 from mlflow_cf.structures.model_leaves import ModelLeaves
@@ -153,41 +154,11 @@ class Agreement:
             start: (d + 1,) the first value of each feature there.
             changes: what values cost, and which are the row's own.
         """
-        self._leaves = leaves
-        self._own, self._start = changes.own, start[:-1]
-        owner = np.repeat(np.arange(len(start) - 1), np.diff(start))
-        order = np.lexsort((kind.sum(axis=0), owner))  # where all models' kinds ascend, their sum does
-        falls = _falls_then_rises(order, owner, start, changes)
-        if not falls.all():
-            others = np.lexsort((changes.peak, changes.cost, owner))
-            order = np.where(falls[owner], order, others)
-        ascends = np.ones(kind.shape, dtype=np.bool_)
-        ascends[:, 1:] = (np.diff(kind[:, order], axis=1) >= 0) | (owner[1:] != owner[:-1])
-        spanned = np.maximum.reduceat(kind, start[:-1], axis=1) < leaves.ranges.spanned
-        ranged = spanned & falls & np.logical_and.reduceat(ascends, start[:-1], axis=1)
-        changed = np.ones(len(order), dtype=np.bool_)
-        changed[changes.own] = False
-        self._places = order[changed[order]]
-        begin = start - np.arange(len(start))
-        place = np.empty(len(order), dtype=np.intp)
-        place[order] = np.arange(len(order))
-        middle = place[changes.own] - np.arange(len(start) - 1)
-        cost, some = changes.cost[self._places], np.flatnonzero(np.diff(begin))
-        least = np.minimum.reduceat(cost, begin[some]) if len(some) else cost
-        nearest = np.argsort(least, kind="stable")
-        self._row = RowValues(
-            kind=np.ascontiguousarray(kind[:, self._places]),
-            own=np.ascontiguousarray(kind[:, changes.own]),
-            cost=cost,
-            peak=changes.peak[self._places],
-            begin=begin,
-            middle=middle,
-            ranged=ranged,
-            listed=np.logical_not(ranged.all(axis=0)),
-            cheapest=some[nearest],
-            least=least[nearest],
-            c=np.zeros(1),
-        )
+        self._leaves, self._own, self._start = leaves, changes.own, start[:-1]
+        grid = GridValues(kind, kind.sum(axis=0, dtype=np.float64), changes.cost, changes.peak, start, changes.own)
+        row, self._places = values_room(len(kind), len(start) - 1, len(changes.cost))
+        count = write_values(grid, leaves.ranges.spanned, row, self._places, np.empty(kind.shape[1], dtype=np.intp))
+        self._row = row._replace(cheapest=row.cheapest[:count], least=row.least[:count])
 
     @contextmanager
     def asking(self, asked: Asked) -> Iterator[Listing]:
@@ -252,20 +223,23 @@ class Listing:
         room.tally[KNOWN] += len(new)
 
 
-def _falls_then_rises(order: Codes, owner: Codes, start: Codes, changes: GridChanges) -> NDArray[np.bool_]:
-    """Return (d,) which features' values cost, and add as largest change, the less the nearer they are to the own one.
-
-    Values come in an `order` (n,), each of a feature (n,).
-    """
-    own = np.zeros(len(order), dtype=np.intp)
-    own[changes.own] = 1
-    after = np.cumsum(own[order])[:-1] > owner[:-1]
-    falls = np.ones(len(order), dtype=np.bool_)
-    for some in (changes.cost, changes.peak):
-        rises = np.diff(some[order])
-        falls[1:] &= np.where(after, rises, -rises) >= 0
-    falls[start[:-1]] = True
-    return np.logical_and.reduceat(falls, start[:-1])
+def values_room(models: int, columns: int, values: int) -> tuple[RowValues, Codes]:
+    """Return arrays for the values of a row, and for their places in its grid of so many."""
+    others = values - columns
+    row = RowValues(
+        kind=np.empty((models, others), dtype=np.int32),
+        own=np.empty((models, columns), dtype=np.int32),
+        cost=np.empty(others),
+        peak=np.empty(others),
+        begin=np.empty(columns + 1, dtype=np.intp),
+        middle=np.empty(columns, dtype=np.intp),
+        ranged=np.empty((models, columns), dtype=np.bool_),
+        listed=np.empty(columns, dtype=np.bool_),
+        cheapest=np.empty(columns, dtype=np.intp),
+        least=np.empty(columns),
+        c=np.zeros(1),
+    )
+    return row, np.empty(others, dtype=np.intp)
 
 
 def _room(masks: LeafMasks) -> AgreementRoom:
