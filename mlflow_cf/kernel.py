@@ -33,6 +33,7 @@ SOURCES: Final = (
     "metrics/nearest.py",
     "plans/kernels.py",
     "portfolio/kernels.py",
+    "portfolio/list_kernels.py",
     "portfolio/pair_kernels.py",
     "portfolio/pair_room.py",
     "portfolio/set_kernels.py",
@@ -49,8 +50,8 @@ SOURCES: Final = (
     "structures/trees/ascent.py",
     *(f"structures/kernels/{name}.py" for name in
       ("agreement", "agreement_parts", "agreement_state", "agreement_values", "blocks", "contributions", "costs",
-       "dense", "gains", "growing", "heap", "leaf_masks", "needless", "own_paths", "pairs", "parting", "restrict", "sweeps", "trees",
-       "triple_events", "triple_grid", "triples")),
+       "dense", "gains", "growing", "heap", "leaf_masks", "needless", "own_paths", "pairs", "parting", "restrict",
+       "sweeps", "trees", "triple_events", "triple_grid", "triples")),
 )  # fmt: skip
 _KERNELS: Final[list[Any]] = []
 P = ParamSpec("P")

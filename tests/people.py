@@ -19,6 +19,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 import mlflow_cf
 from mlflow_cf import Target
 from mlflow_cf.explained import ExplainedModel
+from mlflow_cf.policy.survival import confidence_of
 
 JOBS, TOWNS = ("cook", "clerk", "smith", "none"), ("a", "b", "c", "d", "e")
 MODELS: dict[str, Any] = {
@@ -76,5 +77,26 @@ def fitted(kind: str, seed: int) -> tuple[Pipeline, pd.DataFrame]:
 def wrapped(kind: str, seed: int, constraints: int) -> ExplainedModel:
     """Return a model with one of CONSTRAINTS."""
     model, frame = fitted(kind, seed)
-    target: Any = Target(low=float(np.quantile(model.predict(frame), 0.7))) if "value" in kind else 1
-    return mlflow_cf.wrap(model, frame, constraints=CONSTRAINTS[constraints], target=target)
+    return mlflow_cf.wrap(model, frame, constraints=CONSTRAINTS[constraints], target=target_of(kind, seed))
+
+
+def target_of(kind: str, seed: int) -> Any:
+    """Return what is wanted of a model."""
+    model, frame = fitted(kind, seed)
+    return Target(low=float(np.quantile(model.predict(frame), 0.7))) if "value" in kind else 1
+
+
+@cache
+def surviving(kind: str, seed: int, constraints: int, misses: int, linf: float = 0.0) -> ExplainedModel:
+    """Return the same model whose answers four others must accept, all but so many `misses`."""
+    model, frame = fitted(kind, seed)
+    sure = confidence_of(4 - misses, 4, 0.5) - 1e-9
+    others = [fitted(kind, 10 * seed + other)[0] for other in range(1, 5)]
+    return mlflow_cf.wrap(
+        model,
+        frame,
+        constraints=CONSTRAINTS[constraints],
+        target=target_of(kind, seed),
+        survival={"holds": 0.5, "confidence": sure, "compared": 1, "models": others},
+        distance=mlflow_cf.Distance(l0=0.4, l1=0.6 - linf, linf=linf),
+    )

@@ -246,6 +246,14 @@ class Requirements:
         return Rating.of_all(ratings)
 
 
+def meets_all(targets: Sequence[BoundTarget], outcome: Outcome) -> Bools:
+    """Return (m,) which rows all judges accept: the model, and those of further requirements."""
+    met = targets[0].met(outcome)
+    for target, said in zip(targets[1:], outcome.further, strict=True):
+        met = met & target.met(said)
+    return met
+
+
 def rate_all(targets: Sequence[BoundTarget], outcome: Outcome) -> Rating:
     """Rate m rows by the predictions of the model and all further judges."""
     return Rating.of_all([target.rate(said) for target, said in zip(targets, (outcome, *outcome.further), strict=True)])

@@ -84,16 +84,14 @@ class SettledSets(NamedTuple):
     Attributes:
         rows: (s,) which of the rows.
         Z: (n, d) the candidates, row after row, nearest first; owner: (n,) whose of `rows` each is.
-        scored: (s,) candidates that count as evaluations; paired, tripled: (s,) what pairs of changes count, and three
-            changes.
+        searched: (s,) evaluations; cells: (s,) the values of rows that these stand for.
     """
 
     rows: Codes
     Z: Floats
     owner: Codes
-    scored: Codes
-    paired: Codes
-    tripled: Codes
+    searched: Codes
+    cells: Codes
 
     @classmethod
     def joined(cls, parts: Sequence[SettledSets]) -> SettledSets:
@@ -157,37 +155,16 @@ class NearestFew:
 
         Scores within `tolerance` of a decision are in doubt, in units of max(1, |score|).
         """
-        decision, structure = scorer.decision_score(tolerance), scorer.structure
-        tables, grounding = bound_policy.tables, bound_policy.grounding
-        single = len(tables.short.numbers) == len(tables.all) == len(bound_policy.space)
-        known = structure is tables.structure and len(scorer.targets) == 1
-        if decision is None or not single or not known or bound_policy.bound_distance.c:
+        decision, structure, found = scorer.decision_score(tolerance), scorer.structure, setting_of(bound_policy)
+        known = structure is bound_policy.tables.structure and len(scorer.targets) == 1
+        if decision is None or found is None or not known or bound_policy.bound_distance.c:
             return None
-        if (tables.short.packed.column != np.arange(len(tables.all))).any():
-            return None
-        joint = Checks.of(linked.rule for linked in grounding.linking_rules)
-        alone = [rule for rules in grounding.others.values() for rule in rules]
-        listed = all(rule.origin.key == "levels" for rule in alone)  # of values, whatever the row
-        if grounding.of_no_group or not listed or joint.others or np.isnan(tables.short.packed.values).any():
-            return None
-        scores = scores_of(scorer, bound_policy, decision)
+        scores, (setting, listed) = scores_of(scorer, bound_policy, decision), found
         if scores is None:
             return None
-        own_rules = grounding.plain.of(tables.short.numbers)
-        numbers = range(len(tables.all))
-        linked = {number for rule in grounding.linking_rules for number in rule.groups}
-        setting = Setting(
-            packed=tables.short.packed,
-            formula=tables.short.formula,
-            own_rules=own_rules,
-            joint=joint.program,
-            frozen=np.array([any(map(freezes, grounding.plain.rules.get(n, ()))) for n in numbers], dtype=np.bool_),
-            linked=np.array([number in linked for number in numbers], dtype=np.bool_),
-            cell=scores.cell if isinstance(scores, CellScores) else np.full(len(tables.short.packed.values), -1),
-            refused=_refused(tables.short.packed, alone, len(bound_policy.space)),
-            most=min([len(tables.all), *(limit.most for limit in bound_policy.limits)]),
-        )
-        return cls(bound_policy, scorer, scores, decision, setting, Checks.of(alone))
+        if isinstance(scores, CellScores):
+            setting = setting._replace(cell=scores.cell)
+        return cls(bound_policy, scorer, scores, decision, setting, listed)
 
     @property
     def rows_at_once(self) -> int:
@@ -205,7 +182,9 @@ class NearestFew:
         one, pair = out.singles.known == SETTLED, out.places[:, 0] >= 0
         places = np.where(pair[:, None], out.places, np.column_stack([out.singles.place, np.full(len(X), -1)]))
         parts = out.singles.ties, out.paired, scored.many, scored.nearer, scored.owner
-        return Settled(np.arange(len(X)), self._changed(X, places), *parts).take(np.flatnonzero(one | pair))
+        return Settled(np.arange(len(X)), changed_rows(self.setting.packed, X, places), *parts).take(
+            np.flatnonzero(one | pair)
+        )
 
     def _decide(self, rows: BlockRows, near: Nearest, singles: Singles, tolerances: DoubtTolerances) -> Scored:
         """Score the single changes that are in doubt, and settle rows by those."""
@@ -215,7 +194,7 @@ class NearestFew:
         kept = _first_of_cells(which, self.setting.cell[doubts[which, at]])  # a search lists no others, either
         which, at = which[kept], at[kept]
         row, place = some[which], doubts[which, at]
-        X, Z = rows.X[row], self._changed(rows.X[row], place[:, None])
+        X, Z = rows.X[row], changed_rows(self.setting.packed, rows.X[row], place[:, None])
         encoded = self.scorer.encoded(range(X.shape[1]), Z)
         turned, _ = self.scorer.margins(encoded)
         turns[which, at] = turned
@@ -239,8 +218,10 @@ class NearestFew:
             return None
         some = np.flatnonzero(found.many)
         owner, at = np.nonzero(found.places[some, :, 0] >= 0)
-        Z = self._changed(X[some[owner]], found.places[some[owner], at])
-        return SettledSets(some, Z, owner, found.scored[some], found.paired[some], found.tripled[some])
+        Z = changed_rows(self.setting.packed, X[some[owner]], found.places[some[owner], at])
+        groups, scored, paired, tripled = X.shape[1], found.scored[some], found.paired[some], found.tripled[some]
+        cells = groups + 2 * paired + 3 * tripled + groups * scored
+        return SettledSets(some, Z, owner, groups + scored + paired + tripled, cells)
 
     def _block(self, X: Floats) -> BlockRows:
         """Return rows X (m, d) with what kernels know of them before any change."""
@@ -251,18 +232,48 @@ class NearestFew:
         self.listed.refuse(X, X, lawful)
         return BlockRows(X, own_at, may, sure, lawful)
 
-    def _changed(self, X: Floats, places: Codes) -> Floats:
-        """Return rows X (m, d) with the values at places (m, n) among all values; those at negative ones stay out."""
-        packed, Z = self.setting.packed, X.copy()
-        group = np.searchsorted(packed.start, places, side="right") - 1
-        row, at = np.nonzero(places >= 0)
-        Z[row, packed.column[group[row, at]]] = packed.values[places[row, at]]
-        return Z
-
     @cached_property
     def _steps(self) -> int:
         """The number of steps of the longest program of a rule, or more."""
         return len(self.setting.own_rules.program.does) + len(self.setting.joint.does)
+
+
+def setting_of(bound_policy: BoundPolicy) -> tuple[Setting, Checks] | None:
+    """Return what kernels know of a policy, without any model's cells, and the rules that list a feature's values.
+
+    None where kernels cannot check every constraint.
+    """
+    tables, grounding = bound_policy.tables, bound_policy.grounding
+    packed, numbers = tables.short.packed, range(len(tables.all))
+    single = len(tables.short.numbers) == len(tables.all) == len(bound_policy.space)
+    if not single or (packed.column != np.arange(len(tables.all))).any() or np.isnan(packed.values).any():
+        return None
+    joint = Checks.of(linked.rule for linked in grounding.linking_rules)
+    alone = [rule for rules in grounding.others.values() for rule in rules]
+    listed = all(rule.origin.key == "levels" for rule in alone)  # of values, whatever the row
+    if grounding.of_no_group or not listed or joint.others:
+        return None
+    linked = {number for rule in grounding.linking_rules for number in rule.groups}
+    setting = Setting(
+        packed=packed,
+        formula=tables.short.formula,
+        own_rules=grounding.plain.of(tables.short.numbers),
+        joint=joint.program,
+        frozen=np.array([any(map(freezes, grounding.plain.rules.get(n, ()))) for n in numbers], dtype=np.bool_),
+        linked=np.array([number in linked for number in numbers], dtype=np.bool_),
+        cell=np.full(len(packed.values), -1),
+        refused=_refused(packed, alone, len(bound_policy.space)),
+        most=min([len(tables.all), *(limit.most for limit in bound_policy.limits)]),
+    )
+    return setting, Checks.of(alone)
+
+
+def changed_rows(packed: PackedColumns, X: Floats, places: Codes) -> Floats:
+    """Return rows X (m, d) with the values at places (m, n) among all values; those at negative ones stay out."""
+    group, Z = np.searchsorted(packed.start, places, side="right") - 1, X.copy()
+    row, at = np.nonzero(places >= 0)
+    Z[row, packed.column[group[row, at]]] = packed.values[places[row, at]]
+    return Z
 
 
 def _first_of_cells(row: Codes, cell: Codes) -> Codes:

@@ -21,6 +21,7 @@ from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import BoundTarget, Scorer
+from mlflow_cf.goal.requirements import meets_all
 from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Asked, AskedAlone, Outcome
 from mlflow_cf.model.parity import DOUBLE
@@ -67,9 +68,7 @@ class RowTask:
 
     def accepts(self, Z: Floats, outcome: Outcome) -> NDArray[np.bool_]:
         """Return (m,) whether rows Z (m, d) with this outcome meet all that is wanted, and were not refused alone."""
-        met = self.target.met(outcome)
-        for target, said in zip(self.further, outcome.further, strict=True):
-            met = met & target.met(said)
+        met = meets_all((self.target, *self.further), outcome)
         if self.refused:
             met = met & np.array([row.tobytes() not in self.refused for row in Z], dtype=np.bool_)
         return met

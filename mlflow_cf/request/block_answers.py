@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,11 +16,11 @@ from mlflow_cf.goal import BoundTarget
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.problem import Codes
 from mlflow_cf.request.expected import Predictions
-from mlflow_cf.request.replies import bare, costed, predicted
+from mlflow_cf.request.replies import bare, costed, predicted, survived_by
 from mlflow_cf.request.rows import PredictedRows, Row
 from mlflow_cf.words.arrays import AnswerArrays
 from mlflow_cf.words.changes import changes_between
-from mlflow_cf.words.result import Counterfactual, Explanation, Proof
+from mlflow_cf.words.result import Counterfactual, Explanation, Proof, Survived
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,19 +28,18 @@ class BlockAnswers:
     """Answers of few changes each, as arrays.
 
     Attributes:
-        predictions: of all rows of the request; target: what the model must say.
+        predictions: of all rows of the request; targets: what all judges must say, the model's own first.
         numbers: (m,) of the rows, each of which has k answers; Z: (m * k, d) the codes of these, row after row.
         distance: (m * k,) from the rows; outcome: what the model says of the answers.
         changed: (m * k,) how many features each changes.
         searched, evaluations: (m,) what the search counts of each row, and what all that was asked.
         seconds: that each took.
-        scored: (m,) rows that the search counts beside a sweep, pairs of changes, and three.
-        tripled: (m,) what it counts for three changes.
+        cells: (m,) the values of rows that `searched` stands for.
         proof: what is proved of each answer: nothing of several, unless it is asked for.
     """
 
     predictions: Predictions
-    target: BoundTarget
+    targets: tuple[BoundTarget, ...]
     numbers: Codes
     Z: Floats
     distance: Floats
@@ -48,9 +48,19 @@ class BlockAnswers:
     searched: Codes
     evaluations: Codes
     seconds: float
-    scored: Codes
-    tripled: Codes
+    cells: Codes
     proof: Proof
+
+    @property
+    def target(self) -> BoundTarget:
+        """What the model must say."""
+        return self.targets[0]
+
+    @cached_property
+    def survived(self) -> Sequence[Survived | None]:
+        """(m * k,) how surely each answer holds under models that retraining may give; None: that is not required."""
+        known = survived_by(self.predictions.request.requirements, self.targets[1:], self.outcome)
+        return known or [None] * len(self.Z)
 
     @property
     def count(self) -> int:
@@ -66,7 +76,7 @@ class BlockAnswers:
         """Return the only answers of some rows, with what the model says of these; None of none."""
         if not len(some):
             return None
-        parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations", "scored", "tripled")
+        parts = ("numbers", "Z", "distance", "changed", "searched", "evaluations", "cells")
         return replace(self, outcome=outcome, **{key: getattr(self, key)[some] for key in parts})
 
     def explanation(self, at: int) -> Explanation:
@@ -86,11 +96,8 @@ class BlockAnswers:
 
     def _statistics(self, at: int) -> dict[str, Any]:
         """Return what the search of a single row tells of itself, where few changes settle it."""
-        groups, searched = len(self.predictions.space), int(self.searched[at])
-        scored, tripled = int(self.scored[at]), int(self.tripled[at])
-        operators = dict.fromkeys((f"{operator}_s" for operator in Members.PHASES), 0.0)
-        delta = groups + 2 * (searched - groups - scored - tripled) + 3 * tripled + scored * groups
-        cells = {"cells_naive": searched * groups, "cells_delta": delta}
+        searched, operators = int(self.searched[at]), dict.fromkeys((f"{one}_s" for one in Members.PHASES), 0.0)
+        cells = {"cells_naive": searched * len(self.predictions.space), "cells_delta": int(self.cells[at])}
         return {"generations": 0, "candidates": searched, **cells, **operators, "sweep_s": self.seconds}
 
     def _counterfactual(
@@ -100,7 +107,7 @@ class BlockAnswers:
         space, target, outcome = self.predictions.space, self.target, self.outcome.take(slice(at, at + 1))
         new = space.values_beside(self.Z[at], x0, old)
         changes, prediction = changes_between(old, new), target.prediction(outcome, 0)
-        distance = float(self.distance[at])
+        distance, speaker = float(self.distance[at]), self.predictions.request.speaker
         return Counterfactual(
             row=new,
             changes=changes,
@@ -110,7 +117,8 @@ class BlockAnswers:
             n_changed=len(changes),
             proof=self.proof,
             bound=distance if self.proof == "optimal" else None,
-            text=self.predictions.request.speaker.answer(changes, prediction),
+            text=speaker.surviving(speaker.answer(changes, prediction), self.survived[at]),
+            survival=self.survived[at],
             space=plain.space,
         )
 
@@ -166,6 +174,7 @@ class Found:
         said = [one for block in blocks for one in block.target.predictions(block.outcome)]
         told = [one for block in blocks for one in block.target.probability(block.outcome)]
         proofs = [block.proof for block in blocks for _ in block.Z]
+        survived = [one for block in blocks for one in block.survived]
         distance = np.concatenate([np.empty(0), *(block.distance for block in blocks)])[order]
         before = rows.codes[answered]
         codes = np.concatenate([rows.codes[:0], *(block.Z for block in blocks)])[order]
@@ -185,6 +194,7 @@ class Found:
             distance=distance,
             proofs=[proofs[at] for at in places],
             bounds=np.where([proofs[at] == "optimal" for at in places], distance, np.nan),
+            survived=[survived[at] for at in places],
             bare=costed(bare(request, Row(rows.codes[:0], "", None, None)), request.session),
             space=predictions.space,
             speaker=request.speaker,

@@ -8,24 +8,26 @@ to `Explaining`. A row gets the same answer as there, whatever the size of a blo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Final
+from functools import cached_property, partial
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from mlflow_cf.constraints.expressions import differing
 from mlflow_cf.constraints.rules import Bools
-from mlflow_cf.engine.thresholds import PAIRS_PER_ROW, SCORE_TOLERANCES, SWEPT
+from mlflow_cf.engine.thresholds import AGREED_SHARE, PAIRS_PER_ROW, SCORE_TOLERANCES, SWEPT
 from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.geco.around import CLOSE
 from mlflow_cf.explainers.geco.sweeps import NEAREST, SOON, SOON_SHARE
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import BoundTarget, Scorer
+from mlflow_cf.goal.requirements import meets_all
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.model.parity import DOUBLE
+from mlflow_cf.portfolio.listed import NearestListed
 from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled, SettledSets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
@@ -36,6 +38,7 @@ from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.request import Request, reserve_of
 from mlflow_cf.request.rows import PredictedRows
 from mlflow_cf.structures import Layers
+from mlflow_cf.words.result import Proof
 
 ROWS_AT_ONCE: Final = 1_024  # of a block, if each has several answers
 ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call costs 2 to 16 ms of Python however few rows
@@ -53,6 +56,19 @@ DOUBT: Final = CLOSE + SWEPT  # of scores, for the search of single rows
 WIDER, WIDER_SINGLE = 1.0001, 1.01
 
 
+class Settling(NamedTuple):
+    """What settles rows that the model predicts as one class.
+
+    Attributes:
+        by: finds their nearest answers; scorer: rates candidates.
+        targets: what all judges must say of an answer, the model's own first.
+    """
+
+    by: NearestFew | NearestListed
+    scorer: Scorer
+    targets: tuple[BoundTarget, ...]
+
+
 class Portfolio:
     """Settles rows of a request in blocks; threads may share it.
 
@@ -63,7 +79,7 @@ class Portfolio:
     def __init__(self, request: Request, predictions: Predictions, rows: PredictedRows) -> None:
         """Set up for rows that the logged model has predicted."""
         self.predictions, self._request, self._rows = predictions, request, rows
-        self._known: dict[int, tuple[NearestFew, Scorer, BoundTarget] | None] = {}
+        self._known: dict[int, Settling | None] = {}
 
     @classmethod
     def of(cls, request: Request, predictions: Predictions) -> Portfolio | None:
@@ -105,7 +121,7 @@ class Portfolio:
     def prepare(self, numbers: Codes) -> None:
         """Set up what blocks share before threads need it."""
         for own in np.unique(self._own(numbers)).tolist():
-            self._singles(own)
+            self._settling(own)
         _ = self._bound_policy, self._most_paired
 
     def _timely(self, numbers: Codes) -> SettledBlock:
@@ -117,15 +133,19 @@ class Portfolio:
         deadline = self._request.deadline
         return deadline is not None and time.perf_counter() >= deadline
 
+    def _stopped(self) -> bool:
+        """Let others go first, and return whether the time is over."""
+        self._request.admission.give_way()
+        return self._late()
+
     def block(self, numbers: Codes) -> list[BlockAnswers]:
         """Return the answers of rows that few changes settle, those of each predicted class together."""
         started = time.perf_counter()
         parts: list[BlockAnswers] = []
         everyones, read = self._own(numbers), self._read(numbers)
         for own in np.unique(everyones).tolist():
-            some, known = numbers[(everyones == own) & read], self._singles(own)
-            settle = self._verified if self._request.query.count == 1 else self._several
-            part = None if known is None or not len(some) else settle(some, *known)
+            some, known = numbers[(everyones == own) & read], self._settling(own)
+            part = None if known is None or not len(some) else self._settle(some, known)
             parts += [] if part is None else [part]
         seconds = (time.perf_counter() - started) / max(sum(len(part.numbers) for part in parts), 1)
         return [replace(part, seconds=seconds) for part in parts]
@@ -142,18 +162,39 @@ class Portfolio:
         unread = self._request.requirements.unread_levels(self.predictions.space, self._rows.codes[numbers])
         return np.asarray((self._rows.place[numbers] >= 0) & ~unread.any(axis=1))
 
-    def _singles(self, own: int) -> tuple[NearestFew, Scorer, BoundTarget] | None:
+    def _settling(self, own: int) -> Settling | None:
         """Return what settles rows that the model predicts as the class at position `own`."""
         if own not in self._known:
-            request = self._request
-            targets, scorer, _ = request.requirements.wanted(request.target, own)
-            singles = None if scorer is None else NearestFew.of(request.bound_policy, scorer, self._wider * DOUBT)
-            self._known[own] = None if scorer is None or singles is None else (singles, scorer, targets[0])
+            targets, scorer, _ = self._request.requirements.wanted(self._request.target, own)
+            by = None if scorer is None else self._nearest(scorer)
+            self._known[own] = None if scorer is None or by is None else Settling(by, scorer, targets)
         return self._known[own]
 
-    def _verified(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
+    def _nearest(self, scorer: Scorer) -> NearestFew | NearestListed | None:
+        """Return what finds the nearest answers of rows that a scorer rates."""
+        request, policy = self._request, self._request.bound_policy
+        if not request.requirements.further:
+            return NearestFew.of(policy, scorer, self._wider * DOUBT)
+        if SCORE_TOLERANCES * request.judges.tolerance > CLOSE:
+            return None  # a proof doubts more than a search, and lists again
+        most = request.max_evaluations - reserve_of(request, len(policy.space), opened=True)
+        soon = request.deadline is not None
+        return NearestListed.of(policy, scorer, CLOSE, int(AGREED_SHARE * most), soon=soon)
+
+    def _settle(self, numbers: Codes, known: Settling) -> BlockAnswers | None:
+        """Settle rows; return those whose candidates every constraint and all judges accept."""
+        count, X = self._request.query.count, self._rows.codes[numbers]
+        if isinstance(known.by, NearestListed):
+            settled = self._settled_sets(X, known.by, partial(known.by.nearest, stopped=self._stopped))
+            return self._several(numbers, settled, known, proof="optimal")
+        if count == 1:
+            return self._verified(numbers, known.by, known)
+        find = partial(known.by.several, count=count, most=verified_of(count))
+        return self._several(numbers, self._settled_sets(X, known.by, find), known, proof="none")
+
+    def _verified(self, numbers: Codes, few: NearestFew, known: Settling) -> BlockAnswers | None:
         """Settle rows; return those whose candidate every constraint and the model accept, and nothing less."""
-        settled = self._settled(self._rows.codes[numbers], few)
+        settled, (_, scorer, targets) = self._settled(self._rows.codes[numbers], few), known
         numbers = numbers[settled.rows]
         X, policy = self._rows.codes[numbers], self._bound_policy
         kept = np.intersect1d(lawful_of(policy, settled.Z, X), np.flatnonzero(self._afforded(settled)))
@@ -164,7 +205,7 @@ class Portfolio:
         outcome = self._judged(np.concatenate([settled.Z, asked.others]))
         if outcome is None:
             return None
-        met = target.met(outcome)
+        met = meets_all(targets, outcome)
         enough = met[: len(numbers)]
         enough[asked.owner[met[len(numbers) :]]] = False  # less or another would do: that is found row by row
         kept = np.flatnonzero(enough)
@@ -172,9 +213,9 @@ class Portfolio:
         if not scorer.steady and len(kept):
             certain, outcome = self._alone(settled.Z[kept], outcome, scorer)
             asked.rows[kept[~certain]] += 1
-            accepted, outcome = asked_alone(settled.Z[kept], outcome, certain, target, self._judged_in_time)
+            accepted, outcome = asked_alone(settled.Z[kept], outcome, certain, targets[0], self._judged_in_time)
             kept, outcome = kept[accepted], outcome.take(np.flatnonzero(accepted))
-        return self._answers(numbers, X, settled, asked.rows, target).take(kept, outcome)
+        return self._answers(numbers, X, settled, asked.rows, targets).take(kept, outcome)
 
     def _afforded(self, settled: Settled) -> Bools:
         """Return (m,) whether the search of a row scores all that is in doubt, and verifies what it finds together."""
@@ -194,28 +235,29 @@ class Portfolio:
             parts.append(part._replace(rows=start + part.rows))
         return Settled.joined(parts)
 
-    def _timely_parts(self, X: Floats, few: NearestFew) -> Iterator[tuple[int, Floats]]:
+    def _timely_parts(self, X: Floats, by: NearestFew | NearestListed) -> Iterator[tuple[int, Floats]]:
         """Yield rows X (m, d) in parts, and where each starts, as long as there is time."""
-        for start in range(0, len(X), few.rows_at_once):
+        for start in range(0, len(X), by.rows_at_once):
             if start and self._late():
                 return
-            yield start, np.ascontiguousarray(X[start : start + few.rows_at_once])
+            yield start, np.ascontiguousarray(X[start : start + by.rows_at_once])
 
-    def _several(self, numbers: Codes, few: NearestFew, scorer: Scorer, target: BoundTarget) -> BlockAnswers | None:
-        """Settle rows with several answers; return those of which every constraint and the model accept all of them."""
-        count, codes = self._request.query.count, self._rows.codes
-        settled = self._settled_sets(codes[numbers], few)
+    def _several(
+        self, numbers: Codes, settled: SettledSets | None, known: Settling, proof: Proof
+    ) -> BlockAnswers | None:
+        """Return the rows of which every constraint and all judges accept the nearest candidates."""
+        count, codes, (_, scorer, targets) = self._request.query.count, self._rows.codes, known
         if settled is None or not len(settled.rows):
             return None
-        numbers, space = numbers[settled.rows], self._request.bound_policy.space
+        numbers = numbers[settled.rows]
         chosen = ChosenSets.of(self._bound_policy, settled, codes[numbers], count)
-        searched = len(space) + settled.scored + settled.paired + settled.tripled
-        within = searched + chosen.asked <= self._most_searched
-        chosen, numbers, searched = chosen.take(within), numbers[within], searched[within]
+        within = settled.searched + chosen.asked <= self._most_searched
+        chosen, numbers = chosen.take(within), numbers[within]
+        searched, cells = settled.searched[within], settled.cells[within]
         outcome = self._judged(np.concatenate([chosen.Z, chosen.undone])) if len(numbers) else None
         if outcome is None:
             return None
-        met, answers = target.met(outcome), len(chosen.Z)
+        met, answers = meets_all(targets, outcome), len(chosen.Z)
         kept = np.all(met[:answers].reshape(-1, count), axis=1)
         kept[chosen.owner[met[answers:]]] = False  # less would do: they are polished row by row
         outcome = outcome.take(np.arange(answers))
@@ -227,7 +269,7 @@ class Portfolio:
         some = np.flatnonzero(np.repeat(kept, count))
         return BlockAnswers(
             predictions=self.predictions,
-            target=target,
+            targets=targets,
             numbers=numbers[kept],
             Z=chosen.Z[some],
             distance=chosen.distance[some],
@@ -236,29 +278,33 @@ class Portfolio:
             searched=searched[kept],
             evaluations=(searched + chosen.asked)[kept],
             seconds=0.0,
-            scored=settled.scored[within][kept],
-            tripled=settled.tripled[within][kept],
-            proof="none",
+            cells=cells[kept],
+            proof=proof,
         )
 
-    def _settled_sets(self, X: Floats, few: NearestFew) -> SettledSets | None:
-        """Return what settles rows X (m, d) with several answers, as long as there is time; None where nothing can."""
-        parts, count = list[SettledSets](), self._request.query.count
-        for start, some in self._timely_parts(X, few):
-            part = few.several(some, count, verified_of(count))
+    def _settled_sets(
+        self, X: Floats, by: NearestFew | NearestListed, find: Callable[[Floats], SettledSets | None]
+    ) -> SettledSets | None:
+        """Return the nearest candidates of rows X (m, d), as long as there is time; None where nothing is known."""
+        parts = list[SettledSets]()
+        for start, some in self._timely_parts(X, by):
+            part = find(some)
             if part is None:
                 return None
             parts.append(part._replace(rows=start + part.rows))
         return SettledSets.joined(parts)
 
-    def _answers(self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, target: BoundTarget) -> BlockAnswers:
+    def _answers(
+        self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, targets: tuple[BoundTarget, ...]
+    ) -> BlockAnswers:
         """Return the answers of rows X (m, d), of each of which the model was asked so many rows."""
         space = self._request.bound_policy.space
-        columns = tuple((column,) for column in range(len(space)))
-        searched = len(space) + settled.paired + settled.scored
+        groups = len(space)
+        columns = tuple((column,) for column in range(groups))
+        searched = groups + settled.paired + settled.scored
         return BlockAnswers(
             predictions=self.predictions,
-            target=target,
+            targets=targets,
             numbers=numbers,
             Z=settled.Z,
             distance=self._request.bound_policy.bound_distance.distance(columns, settled.Z, X),
@@ -267,8 +313,7 @@ class Portfolio:
             searched=searched,
             evaluations=searched + asked,
             seconds=0.0,
-            scored=settled.scored,
-            tripled=np.zeros(len(numbers), dtype=np.intp),
+            cells=groups + 2 * settled.paired + groups * settled.scored,
             proof="optimal",
         )
 
@@ -322,7 +367,7 @@ def is_plain(request: Request) -> bool:
     query, explainer, requirements = request.query, request.explainer, request.requirements
     nearest = isinstance(explainer, Exact) or (isinstance(explainer, GeCo) and bool(explainer.sweep))
     more = query.levers is not None or query.responsiveness or query.region or query.reasons
-    opened = requirements.structure is not None and not requirements.further
+    opened = requirements.structure is not None and (not requirements.further or query.count == 1)
     groups, most = len(request.bound_policy.tables.all), request.max_evaluations
     enough = most // 4 >= groups + 1  # half at least is left to the search, and a quarter is never kept back
     several = not request.certified and not request.variety.near and isinstance(explainer, GeCo)

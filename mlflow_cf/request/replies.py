@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from mlflow_cf.errors import frames
 from mlflow_cf.features import FeatureSpace, Floats, Level
-from mlflow_cf.goal import Requirements
+from mlflow_cf.goal import BoundTarget, Requirements
 from mlflow_cf.model.judge import Label, Outcome
 from mlflow_cf.model.remote import Session, UnavailableError
 from mlflow_cf.plans.functions import counted, with_failures
@@ -100,7 +100,7 @@ def counterfactuals(
     if verified is None:
         return
     target, space, speaker = task.target, task.problem.space, request.speaker
-    survived = _survived(task, request.requirements, verified.outcome)
+    survived = survived_by(request.requirements, task.further, verified.outcome)
     likely = target.probability(verified.outcome)
     distance = task.distance(verified.rows)
     old, x0, action_model = space.values(task.problem.x0), task.problem.x0, task.problem.action_model
@@ -122,20 +122,20 @@ def counterfactuals(
             bound=verified.bounds[position] if verified.bounds else None,
             solver=optima[position] if optima else None,
             plan=plan_steps(space, old, plan) if plan else (),
-            text=_told(speaker, speaker.answer(changes, prediction), survived[position] if survived else None),
+            text=speaker.surviving(speaker.answer(changes, prediction), survived[position] if survived else None),
             survival=survived[position] if survived else None,
             space=bare_space,
         )
 
 
-def _told(speaker: Speaker, sentence: str, survived: Survived | None) -> str:
-    """Return what is said of an answer, with how surely it survives on a line of its own."""
-    return sentence if survived is None else f"{sentence}\n{speaker.survives(survived)}"
+def survived_by(requirements: Requirements, targets: Sequence[BoundTarget], outcome: Outcome) -> list[Survived]:
+    """Return how surely each answer holds under models that retraining may give; empty where that is not required.
 
-
-def _survived(task: RowTask, requirements: Requirements, outcome: Outcome) -> list[Survived]:
-    """Return how surely each answer holds under models that retraining may give; empty where that is not required."""
-    for requirement, target, said in zip(requirements.further, task.further, outcome.further, strict=False):
+    Args:
+        requirements: of the request; targets: of the further ones.
+        outcome: what all judges say of the answers.
+    """
+    for requirement, target, said in zip(requirements.further, targets, outcome.further, strict=False):
         if requirement.promise is not None and target.votes is not None:
             promise, of = requirement.promise, target.votes.of
             return [

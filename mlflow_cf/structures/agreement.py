@@ -13,16 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.agreement import ALL, SOME, begin_agreed, list_agreed
+from mlflow_cf.structures.kernels.agreement import ALL, AWAIT, SOME, begin_agreed, list_agreed
 from mlflow_cf.structures.kernels.agreement_state import (
     BEYOND,
     BOUNDS,
-    CHANGES,
     KNOWN,
     LISTED,
     OPEN,
     ROWS,
-    WAITING,
     Agreeing,
     AgreementRoom,
     RowValues,
@@ -38,7 +36,6 @@ FOUND: Final = 512  # candidates that are listed at once
 BOXES: Final = 2**19  # that wait to be looked at: 45 MB; searches of 0.1 s have some thousand
 SETS: Final = 2**19  # of features: 19 MB; searches of 0.1 s have some thousand
 KNOWN_SETS: Final = 256  # without one feature of which a candidate may be accepted already
-AWAIT: Final = 4096  # bounds, 2 ms, before it is asked whether models refuse all candidates, which takes up to 0.4 ms
 HELD: Final = 2**20  # words of sets, 8 MB
 
 
@@ -141,6 +138,13 @@ class Asked(NamedTuple):
     changes: int
     undo: NDArray[np.bool_] = np.empty(0, dtype=np.bool_)
 
+    def room(self, kept: AgreementRoom) -> AgreementRoom:
+        """Return workspace with what is asked of each model."""
+        groups, group = len(self.models), np.repeat(np.arange(len(self.models)), self.models)
+        counts = np.empty((2, groups), dtype=np.int64)
+        kept.may[:], kept.sure[:] = self.may, self.sure
+        return kept._replace(group=group, spare=self.spare, against=counts[0], unsure=counts[1], undo=self.undo)
+
 
 class Agreement:
     """Several models about candidates of one row."""
@@ -164,15 +168,10 @@ class Agreement:
     def asking(self, asked: Asked) -> Iterator[Listing]:
         """Give a list of the candidates that enough models may accept."""
         with self._leaves.room() as kept:
-            groups, group = len(asked.models), np.repeat(np.arange(len(asked.models)), asked.models)
-            row, counts = self._row._replace(c=np.array([asked.c])), np.empty((2, groups), dtype=np.int64)
-            room = kept._replace(group=group, spare=asked.spare, against=counts[0], unsure=counts[1], undo=asked.undo)
-            room.may[:], room.sure[:], room.asked[:] = asked.may, asked.sure, np.arange(len(room.may))
-            room.held[:], room.tally[:], room.near[:] = -1, 0, np.inf
-            room.tally[CHANGES], room.tally[WAITING] = asked.changes, AWAIT
-            of = Agreeing(row, self._leaves.masks, self._leaves.ranges, room)
-            if len(row.cheapest) and asked.changes:
-                begin_agreed(of)
+            of = Agreeing(
+                self._row._replace(c=np.array([asked.c])), self._leaves.masks, self._leaves.ranges, asked.room(kept)
+            )
+            begin_agreed(of, asked.changes, AWAIT)
             yield Listing(of, self._own, self._places, self._start)
 
 

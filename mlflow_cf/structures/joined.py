@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,17 @@ from mlflow_cf.structures.parts import Part
 from mlflow_cf.structures.structure import Encoded, Flags, Link, Structure
 
 Widths = tuple[tuple[int | None, ...], ...]
+
+
+class JoinedLeaves(NamedTuple):
+    """The leaves of the models of each structure, and of all together."""
+
+    parts: tuple[ModelLeaves, ...]
+    all: AllLeaves
+
+    def kinds(self, cells: Encoded, sizes: Sequence[int]) -> NDArray[np.int32]:
+        """Return the kinds (models, n) of the `cells` (structures, n) of values, so many of each feature."""
+        return np.concatenate([part.kinds(some, sizes) for part, some in zip(self.parts, cells, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,6 +152,14 @@ class Joined:
             weights: per structure, (f, width) those of the raw scores of each of its models in the f numbers that it
                 decides by, each of which then stands for a model.
         """
+        known = self.leaves(weights)
+        if known is None:
+            return None
+        cells, sizes = np.concatenate(values).T, [*map(len, values)]  # of trees each value has one number, its cell
+        return Agreement(known.all, known.kinds(cells, sizes), np.append(0, np.cumsum(sizes)), changes)
+
+    def leaves(self, weights: Sequence[Floats]) -> JoinedLeaves | None:
+        """Return the leaves of all models, each of which decides by some numbers; None as in `agreement`."""
         key = tuple(some.tobytes() for some in weights)
         if key not in self._leaves:
             found = [
@@ -148,17 +167,13 @@ class Joined:
                 for part, some in zip(self.structures, weights, strict=True)
                 if isinstance(part, SupportsModelLeaves)
             ]
-            known = [leaves for leaves in found if leaves is not None]
-            self._leaves[key] = (known, AllLeaves.of(known)) if len(known) == len(self.structures) else None
-        leaves = self._leaves[key]
-        if leaves is None:
-            return None
-        cells, sizes = np.concatenate(values).T, [*map(len, values)]  # of trees each value has one number, its cell
-        kinds = [part.kinds(some, sizes) for part, some in zip(leaves[0], cells, strict=True)]
-        return Agreement(leaves[1], np.concatenate(kinds), np.append(0, np.cumsum(sizes)), changes)
+            known = tuple(leaves for leaves in found if leaves is not None)
+            every = len(known) == len(self.structures)
+            self._leaves[key] = JoinedLeaves(known, AllLeaves.of(known)) if every else None
+        return self._leaves[key]
 
     @cached_property
-    def _leaves(self) -> dict[tuple[bytes, ...], tuple[list[ModelLeaves], AllLeaves] | None]:
+    def _leaves(self) -> dict[tuple[bytes, ...], JoinedLeaves | None]:
         """The leaves of all models, by the weights of their raw scores: those of one label, mostly."""
         return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -16,7 +16,7 @@ from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.features.codec import EXACT_INTEGER
 from mlflow_cf.features.feature import Feature
 from mlflow_cf.words.changes import Change, written
-from mlflow_cf.words.result import Counterfactual, Explanation, Status
+from mlflow_cf.words.result import Counterfactual, Explanation, Status, Survived
 from mlflow_cf.words.sentences import Speaker
 
 Numbers = NDArray[np.intp]
@@ -105,6 +105,7 @@ class AnswerArrays:
         outcomes: (k,) predictions of these; likely: (k,) their probabilities, NaN without.
         distance: (k,) between both.
         proofs, bounds: (k,) what is proved of each; NaN: no bound.
+        survived: (k,) how surely each holds under models that retraining may give; None: that is not required.
         bare: what is said of a row without counterfactuals, but for its prediction.
         space: the features; it knows the levels of these rows.
         speaker: makes sentences.
@@ -122,6 +123,7 @@ class AnswerArrays:
     distance: Floats
     proofs: list[str]
     bounds: Floats
+    survived: list[Survived | None]
     bare: Explanation
     space: FeatureSpace
     speaker: Speaker
@@ -179,7 +181,8 @@ class AnswerArrays:
         clauses = slices(self.changes.clauses.tolist(), self.changes.start)
         told = {outcome: self.speaker.outcome_of(outcome) for outcome in set(self.outcomes)}
         return [
-            self.speaker.sentence(some, told[outcome]) for some, outcome in zip(clauses, self.outcomes, strict=True)
+            self.speaker.surviving(self.speaker.sentence(some, told[outcome]), survived)
+            for some, outcome, survived in zip(clauses, self.outcomes, self.survived, strict=True)
         ]
 
     @cached_property
@@ -204,7 +207,8 @@ class AnswerArrays:
     @property
     def told(self) -> dict[str, Column]:
         """(k,) what a reply tells of them beside their rows and changes."""
-        return {**self.facts, "bound": self.bounds, "text": self.texts}
+        survival = [None if one is None else asdict(one) for one in self.survived]
+        return {**self.facts, "bound": self.bounds, "text": self.texts, "survival": survival}
 
     def to_records(self) -> dict[str, list[Any]]:
         """Return the records of a reply by key: of each (m,) values, none of which two rows share if it can change."""

@@ -55,6 +55,10 @@ class Speaker:
         numbers = {name: self.marked(f"{getattr(survived, name):.3g}") for name in ("holds", "at_least", "confidence")}
         return self.say("survives", agreeing=survived.agreeing, models=survived.models, **numbers)
 
+    def surviving(self, sentence: str, survived: Survived | None) -> str:
+        """Return what is said of an answer, with how surely it survives on a line of its own."""
+        return sentence if survived is None else f"{sentence}\n{self.survives(survived)}"
+
     def changes(self, changes: Sequence[Change]) -> str:
         """Return ``income rises from 41,000 to 46,500 and owner changes from no to yes``."""
         return self._list([self.clause(change) for change in changes])

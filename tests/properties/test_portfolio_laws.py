@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import dear
-from people import CONSTRAINTS, MODELS, people, wrapped
+from people import CONSTRAINTS, MODELS, people, surviving, wrapped
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -26,7 +26,7 @@ from mlflow_cf.goal.targets import SumTarget
 from mlflow_cf.model.judge import CountedJudge, Judge, OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
-from mlflow_cf.portfolio import nearest, pairs
+from mlflow_cf.portfolio import listed, nearest, pairs
 from mlflow_cf.request import answer, portfolio
 from mlflow_cf.request import expected as expected_rows
 from mlflow_cf.request.admission import Admission
@@ -50,6 +50,8 @@ def in_blocks(size: int | None) -> Iterator[None]:
             patch.setattr(portfolio, "LEAST_ROWS", size)
             patch.setattr(portfolio, "ROWS_JUDGED", 3 * size)
             patch.setattr(nearest, "MOST_ROWS", max(size // 2, 1))
+            patch.setattr(listed, "ROWS_AT_ONCE", max(size // 2, 1))
+            patch.setattr(listed, "AT_ONCE", 100 * size)
         yield
 
 
@@ -100,6 +102,31 @@ def test_blocks_answer_as_row_by_row(
         pd.testing.assert_frame_equal(found.to_frame(), one.to_frame(), check_exact=True)
         pd.testing.assert_frame_equal(found.to_records(), one.to_records(), check_exact=True)
     assert found.statuses == [one.status for one in found]
+
+
+@dear(5)
+@given(
+    kind=st.sampled_from(["tree", "forest", "boosting", "tree value", "logistic"]),
+    world=st.tuples(st.integers(0, 2), st.integers(0, len(CONSTRAINTS) - 1), st.integers(0, 1)),
+    linf=st.sampled_from([0.0, 0.2]),
+    size=st.sampled_from([1, 3, 256]),
+    asked=st.sampled_from([{}, {"certify": True}, {"certify": True, "count": 2}]),
+    bounds=st.sampled_from([100, 2**20]),
+    most=st.sampled_from([300, 2_000]),
+)
+def test_blocks_answer_as_row_by_row_what_several_models_must_accept(
+    *, kind: str, world: tuple[int, int, int], linf: float, size: int, asked: dict[str, Any], bounds: int, most: int
+) -> None:
+    explained, rows = surviving(kind, *world, linf), people(world[0] + 100, 24)
+    rows.loc[3, "town"] = "a town that the background lacks"
+    with in_blocks(None):
+        expected = explained.explain(rows, max_evaluations=most, why_not=False, **asked)
+    with pytest.MonkeyPatch.context() as patch, in_blocks(size):
+        patch.setattr(listed, "MOST_BOUNDS", bounds)
+        found = explained.explain(rows, max_evaluations=most, why_not=False, **asked)
+    assert told(found) == told(expected)
+    pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame(), check_exact=True)
+    pd.testing.assert_frame_equal(found.to_records(), expected.to_records(), check_exact=True)
 
 
 @dear(3)
@@ -222,6 +249,23 @@ def explained_in_blocks(explained: ExplainedModel, rows: pd.DataFrame, **asked: 
 def test_blocks_settle_most_rows(kind: str) -> None:
     found, settled = explained_in_blocks(wrapped(kind, 0, 0), people(5, 600))
     assert len(settled) > 0.5 * sum(one.status != "already" for one in found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "share", "changes"), [("tree", 0.8, 2), ("forest", 0.8, 2), ("boosting", 0.8, 1), ("tree value", 0.5, 1)]
+)
+@pytest.mark.parametrize("misses", [0, 1])
+def test_blocks_settle_most_rows_that_several_models_must_accept(
+    kind: str, share: float, changes: int, misses: int
+) -> None:
+    found, settled = explained_in_blocks(surviving(kind, 0, 4, misses), people(5, 200), why_not=False)
+    answered = [n for n, one in enumerate(found) if one.counterfactuals]
+    assert len(settled.intersection(answered)) > share * len(
+        answered
+    )  # of missing numbers, too many others are as near
+    answers = [answer for n in settled for answer in found[n].counterfactuals]
+    assert {answer.survival.models for answer in answers} == {4}
+    assert max(answer.n_changed for answer in answers) >= changes
 
 
 @pytest.mark.parametrize("kind", ["forest", "boosting", "tree", "tree value"])

@@ -47,6 +47,7 @@ ALL, SOME, CUT = range(3)  # whether all candidates are listed, more may come, o
 # Credit and 60 of German, ms a row: 2.7, 4.1 and 3.5; with 5 of them 3.2, 3.9 and 3.6, with 6 3.4, 4.0 and 3.6; with 3
 # Credit takes as long, and rows of more changes a fifth longer, with 2 up to three times as long.
 MODELS: Final = 4
+AWAIT: Final = 4096  # bounds, 2 ms, before it is asked whether models refuse all candidates, which takes up to 0.4 ms
 NOT_BEGUN: Final = -1
 REFUSED, MAY, SURE = range(3)
 
@@ -244,9 +245,21 @@ def _write(found: Array, sure: Any, key: Any, of: Agreeing) -> None:
 
 
 @kernel
-def begin_agreed(of: Agreeing) -> None:
-    """Begin with the set of the cheapest feature alone."""
-    push_set(0, 1, 0, of.row.least[0], of)
+def begin_agreed(of: Agreeing, changes: int, bounds: int) -> None:
+    """Begin with the set of the cheapest feature alone.
+
+    Args:
+        of: the row, the models, and the boxes that are left: none.
+        changes: how many features may change at most.
+        bounds: after how many it is asked whether models refuse all candidates.
+    """
+    room = of.room
+    room.held[:], room.tally[:], room.near[:] = -1, 0, np.inf
+    room.tally[CHANGES], room.tally[WAITING] = changes, bounds
+    for model in range(room.asked.size):
+        room.asked[model] = model
+    if of.row.cheapest.size and changes:
+        push_set(0, 1, 0, of.row.least[0], of)
 
 
 @kernel
