@@ -24,7 +24,7 @@ from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.words.arrays import AnswerArrays
 from mlflow_cf.words.changes import changes_between
 from mlflow_cf.words.explanations import Explanations, LazyExplanations
-from mlflow_cf.words.result import Counterfactual, Explanation, counterfactual_table
+from mlflow_cf.words.result import Counterfactual, Explanation, Survived, counterfactual_table
 from mlflow_cf.words.sentences import Speaker
 
 LABELS: dict[str, tuple[Label, ...]] = {
@@ -93,6 +93,9 @@ def rows_of_codes(draw: st.DrawFn, count: int, like: np.ndarray | None = None) -
     return np.where(np.array(kept, dtype=bool).reshape(codes.shape) | (like == codes), like, codes)
 
 
+survivals = st.builds(Survived, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.integers(0, 30), st.just(30))
+
+
 @st.composite
 def worlds(draw: st.DrawFn) -> tuple[LazyExplanations, tuple[Label, ...]]:
     """Return explanations of which arrays hold some, and the labels of the model."""
@@ -127,6 +130,7 @@ def worlds(draw: st.DrawFn) -> tuple[LazyExplanations, tuple[Label, ...]]:
         distance=distance,
         proofs=proofs,
         bounds=bounds,
+        survived=[draw(st.none() | survivals) for _ in owner],
         bare=bare,
         space=space(),
         speaker=speaker,
@@ -159,8 +163,11 @@ def explanation(arrays: AnswerArrays, at: int) -> Explanation:
         changes, outcome = changes_between(old, new), arrays.outcomes[place]
         likely, bound = (None if np.isnan(one[place]) else float(one[place]) for one in (arrays.likely, arrays.bounds))
         proof: Any = arrays.proofs[place]
-        far, text = float(arrays.distance[place]), speaker.answer(changes, outcome)
-        found.append(Counterfactual(new, changes, outcome, likely, far, len(changes), proof, bound, text=text))
+        far, text, survived = float(arrays.distance[place]), speaker.answer(changes, outcome), arrays.survived[place]
+        if survived is not None:
+            text = f"{text}\n{speaker.survives(survived)}"
+        one = Counterfactual(new, changes, outcome, likely, far, len(changes), proof, bound, text=text)
+        found.append(replace(one, survival=survived))
     likely = arrays.probabilities[at]
     return replace(
         arrays.bare,
