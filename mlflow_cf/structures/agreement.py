@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlflow_cf.features import Floats
-from mlflow_cf.structures.kernels.agreement import ALL, AWAIT, SOME, begin_agreed, list_agreed
+from mlflow_cf.structures.kernels.agreement import ALL, AWAIT, REFUSERS, SOME, begin_agreed, list_agreed
 from mlflow_cf.structures.kernels.agreement_state import (
     BEYOND,
     BOUNDS,
@@ -34,7 +34,7 @@ Codes = NDArray[np.intp]
 DEEPEST: Final = 8  # features of a set
 FOUND: Final = 512  # candidates that are listed at once
 BOXES: Final = 2**19  # that wait to be looked at: 45 MB; searches of 0.1 s have some thousand
-SETS: Final = 2**19  # of features: 19 MB; searches of 0.1 s have some thousand
+SETS: Final = 2**19  # of features: 25 MB; searches of 0.1 s have some thousand
 KNOWN_SETS: Final = 256  # without one feature of which a candidate may be accepted already
 HELD: Final = 2**20  # words of sets, 8 MB
 
@@ -261,6 +261,7 @@ def _room(masks: LeafMasks) -> AgreementRoom:
         rows=np.empty(2 * DEEPEST + ROWS, dtype=np.int64),
         sets=numbers((SETS, DEEPEST)),
         sizes=numbers(SETS),
+        refusers=numbers((SETS, REFUSERS)),
         closed=np.empty(SETS, dtype=np.uint8),
         undo=np.empty(0, dtype=np.bool_),
         known=np.empty(KNOWN_SETS, dtype=np.int64),

@@ -62,7 +62,7 @@ class AgreementRoom(NamedTuple):
             models) of which set.
         common, some: (words,) of one model, those of a box and of some values; rows: (n,) where words of a box begin.
         sets: (s, k) features of sets, as places in `cheapest`; sizes: (s,) how many; closed: (s,) whether no more of
-            their candidates are looked for.
+            their candidates are looked for; refusers: (s, n) the models that refused a box of each last; -1: no others.
         undo: (d,) whether candidates with a needless change of the feature are left out; empty: none are.
         known: (n,) sets of which a candidate is certainly accepted.
         of: (boxes,) the set of each box; closest: (boxes,) the model that came closest to refusing the one that it is a
@@ -90,6 +90,7 @@ class AgreementRoom(NamedTuple):
     rows: Array
     sets: Array
     sizes: Array
+    refusers: Array
     closed: Array
     undo: Array
     known: Array
