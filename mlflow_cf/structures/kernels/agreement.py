@@ -180,7 +180,7 @@ def _ask_at_first(model: Any, of: Agreeing) -> None:
 
 @inner
 def _ask_likely(box: Any, of: Agreeing) -> None:
-    """Ask first the model that was closest to refusing the whole of a box, then those that refused others of the set."""
+    """Ask first the model that was closest to refusing the whole of a box, then those that refused others of a set."""
     room = of.room
     for each in range(REFUSERS - 1, -1, -1):
         _ask_at_first(room.refusers[room.tally[SET], each], of)
