@@ -287,8 +287,13 @@ class FeatureSpace:
             InputError: a missing column, or a value without a code.
         """
         codes, reasons = self.encode_rows(self.select(frame))
-        for row, reason in reasons.items():
-            raise InputError(f"rows[{row}].{reason.split(':')[0]}", reason.split(": ", 1)[1], "")
+        _refuse(reasons)
+        return codes
+
+    def encode_any(self, frame: pd.DataFrame) -> Floats:
+        """Do the same, with codes of their own for levels that the background lacks."""
+        _, codes, reasons = self.encode_covered(self.select(frame))
+        _refuse(reasons)
         return codes
 
     def decode(self, codes: NDArray[np.float64]) -> pd.DataFrame:
@@ -402,3 +407,13 @@ class FeatureSpace:
         """Rebuild a space from `to_dict`."""
         features = tuple(Feature.from_dict(item) for item in data["features"])
         return cls(features, tuple(JointCounts.from_dict(item, len(features)) for item in data.get("joint", ())))
+
+
+def _refuse(reasons: Mapping[int, Misfit]) -> None:
+    """Refuse rows that cannot be coded, for these reasons by position.
+
+    Raises:
+        InputError: there are some.
+    """
+    for row, reason in reasons.items():
+        raise InputError(f"rows[{row}].{reason.split(':')[0]}", reason.split(": ", 1)[1], "")

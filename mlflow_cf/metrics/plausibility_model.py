@@ -268,5 +268,5 @@ def _levels_of(space: FeatureSpace, rows: pd.DataFrame) -> dict[str, frozenset[s
 
 def _likeness(scorer: Isolation | Inliers, space: FeatureSpace, rows: pd.DataFrame) -> Floats:
     """Return the score (m,) of raw rows, larger for rows more like the background."""
-    Z = space.covering(rows).encode(rows)
+    Z = space.encode_any(rows)
     return scorer.scores(Z) if isinstance(scorer, Isolation) else -scorer.scores(Z)

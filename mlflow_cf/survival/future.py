@@ -46,7 +46,7 @@ class ManyJudges(Judge):
 
     def scores(self, rows: pd.DataFrame) -> Floats:
         """Return the scores (m, models * classes) of raw rows (m, d), those of one model after the other."""
-        Z = self.space.covering(rows).encode(rows)
+        Z = self.space.encode_any(rows)
         sums = self.structure.sums([self.structure.encode(column, Z[:, column]) for column in range(Z.shape[1])])
         each = np.ascontiguousarray(sums).reshape(len(Z) * self.models, -1)
         return linked(each, self.structure.link).reshape(len(Z), -1)
