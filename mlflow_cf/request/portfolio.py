@@ -49,11 +49,22 @@ ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call cos
 # of which takes 0.5 ms, they are 1.86 times one with 512 rows, with 2,048 1.71.
 LEAST_ROWS: Final = 512
 LEAST_OF_LINEAR: Final = 4_096
+# Where several models must accept answers, a row takes 0.3 to 300 ms: blocks are smaller, and so is what they leave.
+MOST_LISTED: Final = 256
+LEAST_LISTED: Final = 32
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
 DOUBT: Final = CLOSE + SWEPT  # of scores, for the search of single rows
 # Blocks add scores up in another order than that search. Whether it doubts one whose distance from the threshold is its
 # tolerance up to this factor, more or less, is not known: of models that calculate in double precision, and of others.
 WIDER, WIDER_SINGLE = 1.0001, 1.01
+
+
+class BlockSizes(NamedTuple):
+    """How many rows a block has at most, how few as half of its share of what is left, and how few as all of it."""
+
+    most: int
+    least: int
+    fewest: int
 
 
 class Settling(NamedTuple):
@@ -90,24 +101,25 @@ class Portfolio:
     def blocks(self, numbers: Sequence[int]) -> list[Codes]:
         """Return the rows with these numbers in blocks, for as many threads as there may be."""
         threads, rows = self._request.admission.threads(self._request.caller.further), np.array(numbers, dtype=np.intp)
-        most, least = self._sizes
+        sizes = self._sizes
         if threads == 1:
-            return np.array_split(rows, -(-len(rows) // most))
+            return np.array_split(rows, -(-len(rows) // sizes.most))
         ends = [0]
         while (left := len(rows) - ends[-1]) > 0:
-            size = min(most, -(-left // (2 * threads)))
-            size = size if size >= least else max(-(-left // threads), LEAST_ROWS)
+            size = min(sizes.most, -(-left // (2 * threads)))
+            size = size if size >= sizes.least else max(-(-left // threads), sizes.fewest)
             ends += [ends[-1] + size * done for done in range(1, threads + 1)]
         return [block for block in np.split(rows, ends[1:]) if len(block)]
 
     @property
-    def _sizes(self) -> tuple[int, int]:
-        """How many rows a block has at most, and how few its half share of what is left may be."""
-        if self._request.query.count > 1:
-            return ROWS_AT_ONCE, LEAST_ROWS
+    def _sizes(self) -> BlockSizes:
         structure = self._request.requirements.structure
+        if self._request.requirements.further:
+            return BlockSizes(MOST_LISTED, LEAST_LISTED, LEAST_LISTED)
+        if self._request.query.count > 1:
+            return BlockSizes(ROWS_AT_ONCE, LEAST_ROWS, LEAST_ROWS)
         linear = isinstance(structure, Layers) and structure.linear
-        return ROWS_JUDGED, LEAST_OF_LINEAR if linear else LEAST_ROWS
+        return BlockSizes(ROWS_JUDGED, LEAST_OF_LINEAR if linear else LEAST_ROWS, LEAST_ROWS)
 
     def answers(self, blocks: Sequence[Codes], *, beside: Beside) -> Iterator[SettledBlock]:
         """Yield what was found of the rows of each block, in order, as long as there is time.

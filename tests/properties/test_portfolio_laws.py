@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,8 @@ def in_blocks(size: int | None) -> Iterator[None]:
             patch.setattr(portfolio, "ROWS_AT_ONCE", size)
             patch.setattr(portfolio, "LEAST_ROWS", size)
             patch.setattr(portfolio, "ROWS_JUDGED", 3 * size)
+            patch.setattr(portfolio, "MOST_LISTED", 2 * size)
+            patch.setattr(portfolio, "LEAST_LISTED", size)
             patch.setattr(nearest, "MOST_ROWS", max(size // 2, 1))
             patch.setattr(listed, "ROWS_AT_ONCE", max(size // 2, 1))
             patch.setattr(listed, "AT_ONCE", 100 * size)
@@ -156,10 +159,16 @@ def test_blocks_give_the_same_several_answers(
 
 
 @dear(6)
-@given(kind=st.sampled_from(sorted(MODELS)), constraints=st.integers(0, len(CONSTRAINTS) - 1), jobs=st.integers(2, 4))
-def test_threads_answer_as_one(kind: str, constraints: int, jobs: int) -> None:
+@given(
+    model=st.tuples(st.just(wrapped), st.sampled_from(sorted(MODELS)))
+    | st.tuples(st.just(partial(surviving, misses=0)), st.sampled_from(["tree", "forest", "boosting"])),
+    constraints=st.integers(0, len(CONSTRAINTS) - 1),
+    jobs=st.integers(2, 4),
+)
+def test_threads_answer_as_one(model: tuple[Any, str], constraints: int, jobs: int) -> None:
     """Blocks are as small as threads need them, and each calls the model; the same threads call it as often again."""
-    explained, rows = replace(wrapped(kind, 1, constraints), admission=Admission(4)), people(9, 40)
+    make, kind = model
+    explained, rows = replace(make(kind, 1, constraints), admission=Admission(4)), people(9, 40)
     with in_blocks(3):
         expected = explained.explain(rows, max_evaluations=2_000, why_not=False, n_jobs=1)
         found, again = (explained.explain(rows, max_evaluations=2_000, why_not=False, n_jobs=jobs) for _ in range(2))
