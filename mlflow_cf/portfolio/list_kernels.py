@@ -22,7 +22,7 @@ from mlflow_cf.structures.kernels.agreement_values import GridValues, note_value
 from mlflow_cf.structures.kernels.leaf_masks import LeafMasks, LeafRanges
 from mlflow_cf.structures.kernels.trees import Array
 
-MOST_LISTED: Final = (
+MOST_AS_NEAR: Final = (
     8  # candidates of a row as near as its answer; with up to 8 changes each, they are verified together
 )
 
@@ -95,8 +95,8 @@ class ListedRows(NamedTuple):
 
     Attributes:
         many: (m,) how many candidates of each row are as near as its answer; 0: the row is left.
-        places: (m, MOST_LISTED, k) the positions of what each changes among all values; -1: it changes no more.
-        far: (m, MOST_LISTED) how far each is; used: (m,) evaluations; bounds: (m,) bounds of models that were made.
+        places: (m, MOST_AS_NEAR, k) the positions of what each changes among all values; -1: it changes no more.
+        far: (m, MOST_AS_NEAR) how far each is; used: (m,) evaluations; bounds: (m,) bounds of models that were made.
     """
 
     many: Array
@@ -190,7 +190,7 @@ def _list_row(question: ListQuestion, x0: Array, number: Any, of: Agreeing, room
         if left < 0 or bounds <= 0 or (state == SOME and listed == 0):
             return 0
         for line in range(listed):
-            if room.found[line, deepest] == 0 or count == MOST_LISTED:
+            if room.found[line, deepest] == 0 or count == MOST_AS_NEAR:
                 return 0
             _note(question, number, line, count, room, out)
             count += keeps(joint, 0, joint.rule.size - 1, room.candidate, x0, room.stack)

@@ -14,7 +14,7 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.portfolio.kernels import Setting
-from mlflow_cf.portfolio.list_kernels import MOST_LISTED, ListedRows, ListQuestion, ListRoom, ListRows, nearest_listed
+from mlflow_cf.portfolio.list_kernels import MOST_AS_NEAR, ListedRows, ListQuestion, ListRoom, ListRows, nearest_listed
 from mlflow_cf.portfolio.nearest import SettledSets, changed_rows, setting_of
 from mlflow_cf.problem import BoundPolicy
 from mlflow_cf.problem.single_features import BoundColumns
@@ -84,8 +84,8 @@ class NearestListed:
         """Return the nearest candidates of those of rows X (m, d) whose answer is known, until it is `stopped`."""
         out = ListedRows(
             many=np.zeros(len(X), dtype=np.int64),
-            places=np.empty((len(X), MOST_LISTED, DEEPEST), dtype=np.int64),
-            far=np.empty((len(X), MOST_LISTED)),
+            places=np.empty((len(X), MOST_AS_NEAR, DEEPEST), dtype=np.int64),
+            far=np.empty((len(X), MOST_AS_NEAR)),
             used=np.zeros(len(X), dtype=np.int64),
             bounds=np.zeros(len(X), dtype=np.int64),
         )

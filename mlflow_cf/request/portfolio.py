@@ -50,7 +50,7 @@ ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call cos
 LEAST_ROWS: Final = 512
 LEAST_OF_LINEAR: Final = 4_096
 # Where several models must accept answers, a row takes 0.3 to 300 ms: blocks are smaller, and so is what they leave.
-MOST_LISTED: Final = 256
+ROWS_LISTED: Final = 256
 LEAST_LISTED: Final = 32
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
 DOUBT: Final = CLOSE + SWEPT  # of scores, for the search of single rows
@@ -115,7 +115,7 @@ class Portfolio:
     def _sizes(self) -> BlockSizes:
         structure = self._request.requirements.structure
         if self._request.requirements.further:
-            return BlockSizes(MOST_LISTED, LEAST_LISTED, LEAST_LISTED)
+            return BlockSizes(ROWS_LISTED, LEAST_LISTED, LEAST_LISTED)
         if self._request.query.count > 1:
             return BlockSizes(ROWS_AT_ONCE, LEAST_ROWS, LEAST_ROWS)
         linear = isinstance(structure, Layers) and structure.linear
