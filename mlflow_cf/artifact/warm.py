@@ -23,7 +23,7 @@ from mlflow_cf.metrics import Inliers
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
-from mlflow_cf.request.expected import FEW
+from mlflow_cf.request.portfolio import FEW
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
 from mlflow_cf.structures.capabilities import SupportsProduct
 from mlflow_cf.wrapping import assemble

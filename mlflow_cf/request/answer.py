@@ -21,11 +21,11 @@ from mlflow_cf.explainers.remote import sparing
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.block_answers import Found
-from mlflow_cf.request.expected import FEW, Predictions
+from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.helpers import Helpers
 from mlflow_cf.request.levers import LeverRequest
-from mlflow_cf.request.portfolio import Portfolio
+from mlflow_cf.request.portfolio import FEW, Portfolio, few_rows
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, costed, explanation
 from mlflow_cf.request.request import Request, asking, wanted_of
@@ -72,7 +72,7 @@ def _answer(request: Request, rows: Rows) -> Explanations:
         raise InputError("rows", "there are none", "send at least one row")
     if request.query.explain == "none":
         LeverRequest.of(request, known)  # nothing is silently ignored
-    predictions = Predictions(request, CodedRows.of(known, table))
+    predictions = Predictions(request, CodedRows.of(known, table), few_rows(request))
     if not predictions.expected:
         _ = predictions.rows  # predict first: explanations may have to wait for a place, predictions never do
     early, found = dict[int, Explanation](), Found()
@@ -142,7 +142,7 @@ def _joined(predictions: Predictions, found: Found, table: pd.DataFrame) -> Expl
         cost |= {"judge_calls": request.session.calls, "judge_rows": request.session.rows}
     rows = predictions.rows
     space = request.bound_policy.space.bare  # other processes send copies of it, which know less
-    if len(rows) > FEW and isinstance(rows, PredictedRows):
+    if len(rows) > predictions.few and isinstance(rows, PredictedRows):
         return Explanations(_lazily(predictions, rows, found, cost), table.index, space)
     answers = []
     for number, row in enumerate(rows):
@@ -199,7 +199,7 @@ def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.Da
         def explain_some(some: Mapping[int, Row], started: float) -> None:
             _explain(Explaining(request, search_with, predictions, some, len(rows), count), started, found.single)
 
-        if len(rows) > FEW and (portfolio := Portfolio.of(request, predictions)):
+        if len(rows) > predictions.few and (portfolio := Portfolio.of(request, predictions)):
             beside = None if together or not request.caller.further else explain_some
             rows = _in_blocks(portfolio, rows, found, count, beside)
             started = time.perf_counter()

@@ -26,7 +26,6 @@ from mlflow_cf.structures.structure import linked
 # not depend on their number: of Adult, a row costs 3.2 us with half as many, and no less with twice as many. Of models
 # that were not opened nobody knows whether what they say of a row depends on the others.
 MOST_PREDICTED: Final = 16_384
-FEW: Final = 64  # rows of a short table, which is one batch: every batch costs a call of the model
 
 
 class Predictions:
@@ -34,14 +33,15 @@ class Predictions:
 
     Attributes:
         request: the request; space: covers its rows, and all candidates.
+        few: how many rows at most are a short table, which is one batch: every batch costs a call of the model.
         expected: the rows as the opened model knows them; none if the model must be asked before any search.
         to_search: those of them that are to be explained, by number.
     """
 
-    def __init__(self, request: Request, coded: CodedRows) -> None:
+    def __init__(self, request: Request, coded: CodedRows, few: int) -> None:
         """Set up for rows that are coded, and not predicted yet."""
-        self.request, self.space, self._coded = request, coded.space, coded
-        self.expected = _expected(request, coded)
+        self.request, self.space, self.few, self._coded = request, coded.space, few, coded
+        self.expected = _expected(request, coded) if len(coded.codes) <= few else []
         self.to_search = wanted_of(request, self.expected)
         self._asked = False
         self._said: Outcome | None = None
@@ -108,7 +108,7 @@ def _expected(request: Request, coded: CodedRows) -> list[Row]:
     structure, regression = requirements.opened.structure, requirements.judge.model.regression
     if structure is None or requirements.unopened is not None or request.query.explain == "none":
         return []
-    if len(coded.codes) > FEW or requirements.unread_levels(coded.space, coded.codes).any():
+    if requirements.unread_levels(coded.space, coded.codes).any():
         return []
     if coded.faults or (regression and not requirements.opened.steady):  # replies show such predictions to the last bit
         return []

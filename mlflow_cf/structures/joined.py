@@ -99,6 +99,11 @@ class Joined:
         encoded: Encoded = np.column_stack([part.encode(column, codes) for part in self.structures])
         return encoded
 
+    @property
+    def has_leaves(self) -> bool:
+        """Whether all structures have models of trees that list together what they accept."""
+        return all(isinstance(part, SupportsModelLeaves) for part in self.structures)
+
     def ends(self, column: int) -> Floats | None:
         """Return the ends of all structures; None if one of them is not known to be piecewise constant."""
         ends = [ends_of(part, column) for part in self.structures]

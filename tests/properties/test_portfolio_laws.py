@@ -42,7 +42,7 @@ from mlflow_cf.wrapping import assemble, wrap
 def in_blocks(size: int | None) -> Iterator[None]:
     """Explain in blocks of so many rows however few there are; None: row by row."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answer, "FEW", 0)
+        patch.setattr(answer, "few_rows", lambda _: 0)
         if size is None:
             patch.setattr(Portfolio, "of", lambda *_: None)
         else:
