@@ -113,7 +113,7 @@ def test_blocks_answer_as_row_by_row(
     world=st.tuples(st.integers(0, 2), st.integers(0, len(CONSTRAINTS) - 1), st.integers(0, 1)),
     linf=st.sampled_from([0.0, 0.2]),
     size=st.sampled_from([1, 3, 256]),
-    asked=st.sampled_from([{}, {"certify": True}, {"certify": True, "count": 2}]),
+    asked=st.sampled_from([{}, *({"certify": sure} for sure in (True, False)), {"explainer": "exact"}, {"count": 2}]),
     bounds=st.sampled_from([100, 2**20]),
     most=st.sampled_from([300, 2_000]),
 )
