@@ -23,6 +23,7 @@ ASK = """
 import numpy as np
 import pandas as pd
 from lightgbm import LGBMClassifier
+from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
@@ -48,6 +49,12 @@ for model in [*trees, make_pipeline(StandardScaler(), LogisticRegression()), *ne
         explained.explain(pd.concat([X] * 3), max_evaluations=20000, n_jobs=1)  # a long table, explained in blocks
         if type(model) in map(type, trees):
             explained.explain(pd.concat([X] * 3), max_evaluations=20000, count=2, n_jobs=1)
+goal, rows, refused = (X.a + X.b > 0).astype(int), pd.concat([X] * 3), X[X.a + X.b < -0.5]
+for model, other in zip(trees[1::2], trees[2::2]):  # both must accept an answer
+    models = [clone(one).fit(X, goal) for one in (model, other)]
+    explained = mlflow_cf.wrap(models[0], X, goal, target=1, robust_to=models[1:])
+    for some, count in [(refused[:1], 1), (refused[:1], 2), (rows, 1)]:
+        explained.explain(some, count=count, certify=True, max_evaluations=20000, n_jobs=1)
 explained = mlflow_cf.wrap(RandomForestRegressor(5, random_state=0).fit(X, X.a), X, target=mlflow_cf.Target(low=1.0))
 explained.explain(X[:2], certify=True)
 """

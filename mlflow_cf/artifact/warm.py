@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.engine.agreed import try_agreement
 from mlflow_cf.engine.few_changes import try_few_changes
 from mlflow_cf.engine.nodes import tighten_boxes
 from mlflow_cf.engine.sets.search import try_sets
@@ -26,7 +25,7 @@ from mlflow_cf.policy import Target
 from mlflow_cf.request.portfolio import FEW
 from mlflow_cf.structures import Column, Forest, Layers, LevelColumn, NumberColumn, Structure, TreeEnsemble, score_rows
 from mlflow_cf.structures.capabilities import SupportsProduct
-from mlflow_cf.wrapping import assemble
+from mlflow_cf.wrapping import OtherModels, assemble
 
 EVALUATIONS: Final = 2000  # some milliseconds: every kernel runs, and no search need end
 FOR_PAIRS: Final = 20_000  # blocks look at two changes only where this leaves a search enough
@@ -57,6 +56,7 @@ def _explain(explained: ExplainedModel) -> None:
     long = refused.iloc[np.resize(np.arange(len(refused)), 2 * FEW)]
     for count in (1, 2):
         explained.explain(long, max_evaluations=FOR_PAIRS, count=count, n_jobs=1)
+        explained.explain(refused.iloc[:1], max_evaluations=FOR_PAIRS, count=count)
     codes = explained.space.encode(rows)
     encoded = [structure.encode(column, codes[:, column]) for column in range(codes.shape[1])]
     structure.sweep(encoded, encoded)
@@ -66,7 +66,6 @@ def _explain(explained: ExplainedModel) -> None:
     if isinstance(structure, SupportsProduct):
         structure.product(encoded, np.arange(len(encoded)))
     try_few_changes(structure, codes)
-    try_agreement(structure, codes)
     try_sets(structure, codes)
     Inliers.fit(explained.space, codes)
 
@@ -76,8 +75,8 @@ def _table() -> pd.DataFrame:
     return pd.DataFrame({"x": rng.normal(size=60), "y": rng.normal(size=60), "level": rng.choice(list("abc"), 60)})
 
 
-def _opened(build: Callable[[list[Column], FeatureSpace], Structure]) -> ExplainedModel:
-    """Wrap a model of two classes that is nothing but its structure."""
+def _opened(build: Callable[[list[Column], FeatureSpace], Structure], *, twice: bool = False) -> ExplainedModel:
+    """Wrap a model of two classes that is nothing but its structure; `twice`: it is another version of itself, too."""
     data = _table()
     space = FeatureSpace.infer(data)
     structure = build([NumberColumn(0), NumberColumn(1), LevelColumn(2, _LEVELS)], space)
@@ -89,10 +88,12 @@ def _opened(build: Callable[[list[Column], FeatureSpace], Structure]) -> Explain
         return np.asarray(score(rows).argmax(axis=1))
 
     model = OpenModel("warm", (0, 1), decide, score, "probability", compile=lambda *_: structure)
-    return assemble(model, data, None, WrapOptions(target=1))
+    versions = {"twin": model} if twice else {}
+    options = WrapOptions(target=1, robust_to=[{"model": one, "name": name} for name, one in versions.items()])
+    return assemble(model, data, None, options, OtherModels(versions))
 
 
-def _trees(value: type[np.floating[Any]]) -> ExplainedModel:
+def _trees(value: type[np.floating[Any]], *, twice: bool = False) -> ExplainedModel:
     """Wrap two trees, of which each tests two columns, with leaf values in a library's precision.
 
     They accept a row if x and y are positive, so that rows in which neither is need two changes.
@@ -112,7 +113,7 @@ def _trees(value: type[np.floating[Any]]) -> ExplainedModel:
         base=np.array([-0.7]),
         link="sigmoid",
     )
-    return _opened(lambda columns, space: TreeEnsemble.compile(forest, columns, space))
+    return _opened(lambda columns, space: TreeEnsemble.compile(forest, columns, space), twice=twice)
 
 
 def _layers(*widths: int) -> ExplainedModel:
@@ -144,6 +145,7 @@ def _function(classes: tuple[int, ...], target: Any) -> ExplainedModel:
 _MODELS: Final[dict[str, Callable[[], ExplainedModel]]] = {
     "boosted trees of XGBoost": lambda: _trees(np.float32),
     "other trees": lambda: _trees(np.float64),
+    "several models of trees that must agree": lambda: _trees(np.float64, twice=True),
     "linear models": _layers,
     "networks with one hidden layer": lambda: _layers(4),
     "networks with several": lambda: _layers(4, 4),

@@ -16,15 +16,13 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import undoable
 from mlflow_cf.engine.nodes import tight
-from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.rounding import loose
-from mlflow_cf.structures.agreement import DEEPEST, Agreement, Asked, Listed, Listing
+from mlflow_cf.structures.agreement import Agreement, Asked, Listed, Listing
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.structures.kernels.triple_grid import GridChanges
-from mlflow_cf.structures.structure import Structure
 
 
 class NearestAgreed(NamedTuple):
@@ -206,19 +204,3 @@ class _Noted:
 def _tells(kept: NearestAgreed, limit: float) -> bool:
     """Whether all candidates no farther than `limit` are there that may be answers."""
     return kept.whole or loose(limit) < tight(kept.low)
-
-
-def try_agreement(structure: Structure, Z: Floats) -> None:
-    """List what a model accepts beside itself, of the first of coded rows (m, d) with values of the others.
-
-    It warms up the kernels, so that no later row waits until they are compiled.
-    """
-    joined = Joined.of([structure, structure], Z.shape[1])
-    values, width = [joined.encode(column, codes) for column, codes in enumerate(Z.T)], structure.outputs
-    changes = GridChanges(np.arange(Z.shape[1]) * len(Z), np.ones(Z.size), np.ones(Z.size))
-    agreement = joined.agreement(values, changes, [np.ones((1, width)), np.ones((1, width))])
-    if agreement is not None:
-        with agreement.asking(
-            Asked(np.zeros(2), np.zeros(2), np.ones(2, np.intp), np.zeros(2, np.intp), 0.0, DEEPEST)
-        ) as listing:
-            listing.next(np.inf, 1, 1)

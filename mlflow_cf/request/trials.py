@@ -18,6 +18,7 @@ from mlflow_cf.policy import Query
 from mlflow_cf.request.context import RequestContext
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
+from mlflow_cf.structures.joined import Joined
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,8 +70,11 @@ class Trials:
     def _explainer(self, explainer: AnyExplainer, certified: bool, seconds: float) -> None:  # noqa: FBT001  a partial's
         structure, bound_policy = self.context.required.structure, self.context.bound_policy
         query = query_to_try(self.context.policy.limits, opened=structure is not None, certified=certified)
+        caller = Caller(seconds, 0.0, served=False, trial=True)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
-            self.answer(self._refused, query, explainer, Caller(seconds, 0.0, served=False, trial=True))
+            self.answer(self._refused, query, explainer, caller)
+            if isinstance(structure, Joined):  # two rows take another way
+                self.answer(self._refused.iloc[[0, 0]], query, explainer, caller)
         if structure is not None and len(bound_policy.space) > 1:
             try_few_changes(structure, bound_policy.background[:TRIED])
             try_sets(structure, bound_policy.background[:TRIED])
