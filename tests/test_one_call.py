@@ -53,7 +53,7 @@ def missing(explained: ExplainedModel, rows: int) -> pd.DataFrame:
 def asked_first() -> Iterator[None]:
     """Let the model be asked about all rows before any is searched."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(expected, "FEW", 0)
+        patch.setattr(expected, "_expected", lambda *_: [])
         yield
 
 

@@ -42,10 +42,10 @@ from mlflow_cf.structures.joined import Joined
 from mlflow_cf.words.result import Proof
 
 # Rows of a short table, which are searched one by one, and judged in the call that predicts them: a long one costs a
-# call more. Where several models must accept answers, that is worth it for two rows already: 2 of Adult take 3.7 ms
-# each for 4.8, 30 of Adult 0.6 for 1.6, of German 1.5 for 2.8; one alone takes 9.1 for 7.1.
+# call more. Where several models must accept answers, that is worth it for few rows already: 5 of Adult take 1.8 ms
+# each for 2.6, 30 of Adult 0.6 for 1.6, of German 1.5 for 2.8; one alone takes 9.1 for 7.1.
 FEW: Final = 64
-FEW_LISTED: Final = 1
+FEW_LISTED: Final = 4
 ROWS_AT_ONCE: Final = 1_024  # of a block, if each has several answers
 ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call costs 2 to 16 ms of Python however few rows
 # Of a block of several threads: each takes half of its share of what is left, so that they end together, and rows that

@@ -16,6 +16,7 @@ from mlflow_cf.explainers import AnyExplainer, GeCo
 from mlflow_cf.goal import BoundTarget, spread_of
 from mlflow_cf.policy import Query
 from mlflow_cf.request.context import RequestContext
+from mlflow_cf.request.portfolio import FEW_LISTED
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
 from mlflow_cf.structures.joined import Joined
@@ -73,8 +74,8 @@ class Trials:
         caller = Caller(seconds, 0.0, served=False, trial=True)
         with suppress(InputError):  # a model that cannot predict this row, or an explainer that needs more options
             self.answer(self._refused, query, explainer, caller)
-            if isinstance(structure, Joined):  # two rows take another way
-                self.answer(self._refused.iloc[[0, 0]], query, explainer, caller)
+            if isinstance(structure, Joined):  # more rows take another way
+                self.answer(self._refused.iloc[[0] * (FEW_LISTED + 1)], query, explainer, caller)
         if structure is not None and len(bound_policy.space) > 1:
             try_few_changes(structure, bound_policy.background[:TRIED])
             try_sets(structure, bound_policy.background[:TRIED])
