@@ -112,7 +112,7 @@ def _note_feature(grid: GridValues, spanned: Array, feature: Any, falls: Any, or
 
 @called
 def note_values(grid: GridValues, spanned: Array, row: RowValues, places: Array, order: Array) -> Any:
-    """Write what is known of a row's values, and how many features may change.
+    """Write what is known of a row's values, and return how many features may change.
 
     Args:
         grid: the values; spanned: see `LeafRanges`.
