@@ -17,7 +17,7 @@ from mlflow_cf.explainers import AnyExplainer, Facts, Learned
 from mlflow_cf.explainers.explainer import check_explainer, check_rows_kept
 from mlflow_cf.explainers.registry import ExplainerSource, asked_explainer, explainer_of
 from mlflow_cf.explainers.searches import Searches
-from mlflow_cf.features import BackgroundRows, FeatureSpace, Rows
+from mlflow_cf.features import BackgroundRows, CodedTable, FeatureSpace, Rows
 from mlflow_cf.goal import BoundTarget, Requirement, Requirements, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
 from mlflow_cf.model.parity import Opened, open_structure
@@ -114,7 +114,7 @@ class ExplainedModel:
         check_rows_kept(explainer, policy.privacy)
         codes = space.encode(background.rows) if background.codes is None else background.codes
         bound_policy = BoundPolicy.build(space, codes, policy.constraints, policy.distance, policy.values, kept.causal)
-        judge, outcome = Judge.learn(model, space.decode(bound_policy.background))
+        judge, outcome = Judge.learn(model, CodedTable(space, bound_policy.background))
         opened = open_structure(judge, space, bound_policy.background, outcome)
         target = BoundTarget(policy.target, model, spread=spread_of(outcome))
         bound_policy = bound_policy.opened_by(opened.structure)

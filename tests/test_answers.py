@@ -122,7 +122,8 @@ def test_predict_is_not_asked_where_a_score_leads():
 
     rows = points()
     opened = open_native(LogisticRegression().fit(rows, labels(rows, 2)), rows=rows)
-    judge = Judge(replace(opened, decide=refuse, both=replace(opened.both, decide=refuse)), argmax_decides=False)
+    both = replace(opened.both, both=replace(opened.both.both, decide=refuse))
+    judge = Judge(replace(opened, decide=refuse, both=both), argmax_decides=False)
     assert judge.verdict(rows).codes.tolist() == opened.decide(rows).tolist()
 
 

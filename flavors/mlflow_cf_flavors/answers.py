@@ -25,15 +25,15 @@ class OwnAnswers:
     """Rows -> the model's own labels or values, shape (n,).
 
     Attributes:
-        predict: what the model takes -> its answers; `select`: rows -> what it takes.
+        predict: what the model takes -> its answers; `select`: rows, or their codes -> what it takes.
         dtype: float64 for values; None: as they come.
     """
 
     predict: Callable[[Any], Any]
-    select: Rows
+    select: Callable[[Any], Any]
     dtype: type[np.float64] | None = None
 
-    def __call__(self, rows: pd.DataFrame) -> Answers:
+    def __call__(self, rows: Any) -> Answers:
         """Return the answers for rows (n, d)."""
         answers = np.asarray(self.predict(self.select(rows)), dtype=self.dtype)
         if answers.ndim == 2 and answers.shape[1] == 1:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,63 @@ def is_plain(feature: Feature) -> bool:
 def largest(feature: Feature) -> float:
     """Return the largest code of a plain column."""
     return LARGEST if feature.stored.kind == "f" else EXACT_INTEGER
+
+
+@dataclass(frozen=True, eq=False)
+class CodeRanges:
+    """Which codes are those of the values that they stand for: decoded and coded again, they are the same.
+
+    Attributes:
+        low, high: (d,) the smallest and the largest code of each feature.
+        whole: (d,) whether its codes are whole numbers; missing: (d,) whether NaN is one of them.
+        single: (k,) columns of numbers in single precision.
+    """
+
+    low: Floats
+    high: Floats
+    whole: NDArray[np.bool_]
+    missing: NDArray[np.bool_]
+    single: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, features: Sequence[Feature]) -> Self | None:
+        """Return those of features in columns of numpy's numbers, or of levels; None where some are of other types."""
+        ends, single = list[tuple[float, float]](), list[int]()
+        for column, feature in enumerate(features):
+            found = _code_range(feature)
+            if found is None:
+                return None
+            ends.append(found)
+            if feature.numeric and feature.stored == np.float32:
+                single.append(column)
+        low, high = np.array(ends).T
+        whole = np.array([not feature.numeric or feature.stored.kind in "iu" for feature in features])
+        missing = np.array([feature.nullable for feature in features])
+        return cls(low, high, whole, missing, np.array(single, dtype=np.intp))
+
+    def hold(self, codes: Floats) -> bool:
+        """Whether all codes (n, d) are such."""
+        held = (codes >= self.low) & (codes <= self.high) & (~self.whole | (np.floor(codes) == codes))
+        held |= np.isnan(codes) & self.missing
+        if not held.all():
+            return False
+        some = codes[:, self.single]
+        return not some.size or np.array_equal(some, some.astype(np.float32), equal_nan=True)
+
+
+def _code_range(feature: Feature) -> tuple[float, float] | None:
+    """Return the smallest and the largest code of a feature; None where others may be lost on the way."""
+    if not feature.numeric:
+        known, count = recoded_levels(feature), len(feature.code_of)
+        same = known is not None and np.array_equal(known[0], np.arange(count)) and not known[1].any()
+        return (0.0, count - 1.0) if same else None
+    if not is_plain(feature) or feature.raw_dtype != feature.stored or feature.stored == np.float16:
+        return None
+    most = largest(feature)
+    if feature.stored.kind == "f":
+        return -most, most
+    bounds = np.iinfo(feature.stored)
+    return max(float(bounds.min), -most), min(float(bounds.max), most)
 
 
 def encode_column(feature: Feature, column: Raw) -> tuple[Floats, NDArray[np.bool_]]:

@@ -166,6 +166,13 @@ class Feature:
             return ()
         return tuple(dict.fromkeys(value for value in values if value is not None and value not in self.code_of))
 
+    def extends(self, other: Feature) -> bool:
+        """Whether this is another feature, maybe with more levels: what has a code there has the same one here."""
+        if self is other:
+            return True
+        same = self.levels is other.levels and (self.name, self.dtype) == (other.name, other.dtype)
+        return same and other.known == self.known[: len(other.known)]
+
     def with_unseen(self, levels: tuple[Level, ...]) -> Feature:
         """Return the same feature with codes for `levels` it has not met before."""
         if not levels:

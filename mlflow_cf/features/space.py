@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features.background import Percentiles
 from mlflow_cf.features.codec import (
+    CodeRanges,
     PooledLevels,
     Raw,
     decode_column,
@@ -316,6 +317,11 @@ class FeatureSpace:
             again[:, column], bad[:, column] = recode_column(feature, codes[:, column], columns[column], known)
         same = (again == codes) | (np.isnan(again) & np.isnan(codes))
         return self._table(columns), (same & ~bad).all(axis=1)
+
+    @cached_property
+    def code_ranges(self) -> CodeRanges | None:
+        """The codes of which it is known before that decoding them loses nothing; None where the columns tell."""
+        return CodeRanges.of(self.features)
 
     def _decoded(self, codes: Floats) -> list[Raw]:
         """Return the raw columns behind `codes` (n, d)."""

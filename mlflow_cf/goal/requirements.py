@@ -16,7 +16,7 @@ import numpy as np
 from mlflow_cf.constraints import Origin
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import CodedTable, FeatureSpace, Floats
 from mlflow_cf.goal.scorer import Scorer, joined
 from mlflow_cf.goal.targets import BoundTarget, Rating, Votes, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
@@ -58,7 +58,7 @@ class Requirement:
         cls, origin: Origin, model: OpenModel, space: FeatureSpace, background: Floats, target: Target | None = None
     ) -> Requirement:
         """Learn how a model decides on coded background rows (n, d), and open it if that is possible."""
-        judge, outcome = Judge.learn(model, space.decode(background))
+        judge, outcome = Judge.learn(model, CodedTable(space, background))
         return cls(origin, judge, outcome, open_structure(judge, space, background, outcome), target)
 
     def check(self, target: Target) -> None:
@@ -236,7 +236,7 @@ class Requirements:
 
         `space` covers the rows, and `targets` are bound to the row that they are candidates for.
         """
-        table, ratings = space.decode(Z), []
+        table, ratings = CodedTable(space, Z), []
         every = [(self.judge, self.opened), *((one.judge, one.opened) for one in self.further)]
         for target, (judge, inside) in zip(targets, every, strict=True):
             if opened and self.unopened is None and inside.structure is not None:

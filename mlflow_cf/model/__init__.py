@@ -5,7 +5,7 @@ what its `open` returns.
 """
 
 from mlflow_cf.model.flavors import Flavor
-from mlflow_cf.model.judge import Label, OpenModel, ScoreKind
+from mlflow_cf.model.judge import CodedCalls, Label, OpenModel, ScoreKind
 from mlflow_cf.model.steps import ModelStep
 
-__all__ = ["Flavor", "Label", "ModelStep", "OpenModel", "ScoreKind"]
+__all__ = ["CodedCalls", "Flavor", "Label", "ModelStep", "OpenModel", "ScoreKind"]

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import repeat
 from threading import Lock
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.features import ColumnName, FeatureSpace, Floats
+from mlflow_cf.features import CodedTable, ColumnName, FeatureSpace, Floats
 from mlflow_cf.model.remote import Remote
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TRIED = 500  # background rows on which two ways to the labels are compared
 Label = int | str | bool | float
+Rows = pd.DataFrame | CodedTable  # in the model's own raw columns
 Decide = Callable[[pd.DataFrame], NDArray[np.generic]]
 ScoreRows = Callable[[pd.DataFrame], NDArray[np.float64]]
 Both = Callable[[pd.DataFrame], tuple[NDArray[np.generic], NDArray[np.float64]]]
@@ -31,9 +32,22 @@ ScoreKind = Literal["probability", "score", "margin", "none"]
 Steps = Callable[[FeatureSpace, pd.DataFrame], "Sequence[ModelStep]"]
 Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
 Levels = Callable[[FeatureSpace, pd.DataFrame], Mapping[str, frozenset[str]]]
+ByCodes = Callable[[FeatureSpace, pd.DataFrame], "CodedCalls | None"]
 Imitate = Callable[[FeatureSpace, pd.DataFrame, "Outcome"], "Structure"]
 Given = TypeVar("Given")  # rows
 Said = TypeVar("Said")
+
+
+class CodedCalls(NamedTuple):
+    """How a model is asked about coded rows of some features, mostly without the table that it takes.
+
+    Attributes:
+        told: rows (n, d) -> (n,) labels or values, and (n, classes) scores if it has them.
+        score: rows (n, d) -> the scores alone; None if it has none.
+    """
+
+    told: Callable[[CodedTable], tuple[NDArray[np.generic], NDArray[np.float64] | None]]
+    score: Callable[[CodedTable], NDArray[np.float64]] | None
 
 
 @dataclass(frozen=True)
@@ -60,6 +74,8 @@ class OpenModel:
         imitate: features, background rows, and what the model says of them -> a structure that guides searches of a
             model that is not opened; it decides nothing.
         remote: how it is asked, where another server answers.
+        by_codes: features and some background rows -> how it is asked about codes in less time, so that it says what it
+            says of the decoded rows, to the last bit; None where it is not.
     """
 
     flavor: str
@@ -77,6 +93,7 @@ class OpenModel:
     levels: Levels | None = None
     imitate: Imitate | None = None
     remote: Remote | None = None
+    by_codes: ByCodes | None = None
 
     @cached_property
     def regression(self) -> bool:
@@ -131,11 +148,13 @@ class Judge:
         argmax_decides: the largest score was the model's own decision on every background row, so that a search
             needs the scores alone. What leaves the package is decided by `verdict`, never by the scores.
         further: those of further requirements, which are asked about the same rows.
+        coded: how the model is asked about coded rows, and of which features; None: only about tables.
     """
 
     model: OpenModel
     argmax_decides: bool
     further: tuple[Judge, ...] = ()
+    coded: tuple[FeatureSpace, CodedCalls] | None = None
 
     @cached_property
     def tolerance(self) -> float:
@@ -143,51 +162,95 @@ class Judge:
         return max(self.model.tolerance, *(other.tolerance for other in self.further), 0.0)
 
     @classmethod
-    def learn(cls, model: OpenModel, rows: pd.DataFrame) -> tuple[Judge, Outcome]:
+    def learn(cls, model: OpenModel, rows: Rows) -> tuple[Judge, Outcome]:
         """Learn on background `rows` whether the largest score decides; return their outcome too.
 
-        Labels that come with the scores are believed only if they are those of `decide` on some of the rows.
+        Labels that come with the scores are believed only if they are those of `decide` on some of the rows, and so is
+        what the model says of codes.
         """
-        some = rows.iloc[:TRIED]
+        table = table_of(rows)
+        some = table.iloc[:TRIED]
         with model.remote.learning() if model.remote is not None else nullcontext():
             if model.both is not None and not np.array_equal(model.both(some)[0], np.asarray(model.decide(some))):
                 model = replace(model, both=None)
-            outcome = cls(model, argmax_decides=False).verdict(rows)
+            coded = _coded(model, rows, some) if isinstance(rows, CodedTable) else None
+            outcome = cls(model, argmax_decides=False).verdict(table)
         scores = outcome.scores
         agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), outcome.codes))
-        return cls(model, agrees), outcome
+        return cls(model, agrees, coded=coded), outcome
 
     def of_another_fit(self, model: OpenModel) -> Judge:
         """Return the judge of another fit of the same estimator, of which the same is known."""
         return Judge(model if self.model.both is not None else replace(model, both=None), self.argmax_decides)
 
-    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
+    def predict(self, rows: Rows) -> tuple[list[Label], Outcome]:
         """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
-        model = self.model
-        if model.regression:
-            values = np.asarray(model.decide(rows), dtype=np.float64)
-            return values.tolist(), Outcome(np.full(len(values), -1, dtype=np.intp), None, values)
-        scores: NDArray[np.float64] | None
-        if model.both is not None:
-            labels, scores = model.both(rows)
+        calls = self._calls(rows)
+        if calls is not None and isinstance(rows, CodedTable):
+            labels, scores = calls.told(rows)
         else:
-            labels, scores = np.asarray(model.decide(rows)), None if model.score is None else model.score(rows)
-        told = labels.tolist()
-        return told, Outcome(model.codes_of(told), scores)
+            labels, scores = _told(self.model, table_of(rows))
+        if self.model.regression:
+            values = np.asarray(labels, dtype=np.float64)
+            return values.tolist(), Outcome(np.full(len(values), -1, dtype=np.intp), None, values)
+        known = labels.tolist()
+        return known, Outcome(self.model.codes_of(known), scores)
 
-    def verdict(self, rows: pd.DataFrame) -> Outcome:
-        """Return the logged model's own decision for `rows` (m, d), with scores if it has them."""
+    def verdict(self, rows: Rows) -> Outcome:
+        """Return the logged model's own decision for `rows` (m, d), with scores if it has them.
+
+        Nothing is said of coded rows that stand for others than meant.
+        """
         outcome = self.predict(rows)[1]
-        if not self.further:
-            return outcome
-        return replace(outcome, further=tuple(other.verdict(rows) for other in self.further))
+        if self.further:
+            outcome = replace(outcome, further=tuple(other.verdict(rows) for other in self.further))
+        if isinstance(rows, CodedTable) and not rows.plain and not rows.exact.all():
+            outcome = outcome.withheld(~rows.exact)
+        return outcome
 
-    def outcome(self, rows: pd.DataFrame) -> Outcome:
+    def outcome(self, rows: Rows) -> Outcome:
         """Return the decision for `rows` (m, d) by the cheapest rule that agrees with the model's own."""
-        if self.argmax_decides and self.model.score is not None:
-            scores = self.model.score(rows)
-            return Outcome(scores.argmax(axis=1), scores)
-        return self.predict(rows)[1]
+        if not self.argmax_decides or self.model.score is None:
+            return self.predict(rows)[1]
+        calls = self._calls(rows)
+        if calls is not None and calls.score is not None and isinstance(rows, CodedTable):
+            scores = calls.score(rows)
+        else:
+            scores = self.model.score(table_of(rows))
+        return Outcome(scores.argmax(axis=1), scores)
+
+    def _calls(self, rows: Rows) -> CodedCalls | None:
+        """Return how the model is asked about the codes of rows; None where their table is needed."""
+        if self.coded is None or not isinstance(rows, CodedTable):
+            return None
+        return self.coded[1] if rows.of(self.coded[0]) else None
+
+
+def table_of(rows: Rows) -> pd.DataFrame:
+    """Return the table that rows are."""
+    return rows.table if isinstance(rows, CodedTable) else rows
+
+
+def _told(model: OpenModel, rows: pd.DataFrame) -> tuple[NDArray[np.generic], NDArray[np.float64] | None]:
+    """Return the labels or values of rows (m, d), and the scores if there are some."""
+    if model.both is not None and not model.regression:
+        return model.both(rows)
+    scores = None if model.regression or model.score is None else model.score(rows)
+    return np.asarray(model.decide(rows)), scores
+
+
+def _coded(model: OpenModel, rows: CodedTable, some: pd.DataFrame) -> tuple[FeatureSpace, CodedCalls] | None:
+    """Return how a model is asked about coded rows; None if it says anything else of `some` of them, the first ones."""
+    asked = CodedTable(rows.space, rows.codes[: len(some)])
+    calls = None if model.by_codes is None or not asked.plain else model.by_codes(rows.space, some)
+    if calls is None:
+        return None
+    (labels, scores), (expected, rated) = calls.told(asked), _told(model, some)
+    said = [(labels, expected)] if rated is None else [(labels, expected), (scores, rated)]
+    if rated is not None and calls.score is not None:
+        said.append((calls.score(asked), rated))
+    same = all(one is not None and np.array_equal(one, other) for one, other in said)
+    return (rows.space, calls) if same else None
 
 
 @dataclass(eq=False)
@@ -209,11 +272,11 @@ class CountedJudge:
         """How far the scores of structures may be from the models' own."""
         return self.judge.tolerance
 
-    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
+    def predict(self, rows: Rows) -> tuple[list[Label], Outcome]:
         """Return the model's predictions for `rows` (m, d) as plain Python values, and their outcome."""
         return self.counted(self.judge.predict, rows)
 
-    def verdict(self, rows: pd.DataFrame) -> Outcome:
+    def verdict(self, rows: Rows) -> Outcome:
         """Return the decision for `rows` (m, d) of the model and all further judges."""
         return self.counted(self.judge.verdict, rows)
 

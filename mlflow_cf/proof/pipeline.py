@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeVar
 import numpy as np
 
 from mlflow_cf.explainers import Candidates, Search
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import CodedTable, FeatureSpace, Floats
 from mlflow_cf.model.judge import Asked, AskedAlone, Decides, Outcome
 from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.plans.action_model import ActionModel
@@ -344,10 +344,7 @@ def _in_one_call(judge: Decides, space: FeatureSpace, batches: list[Floats]) -> 
     if not batches:
         return []
     try:
-        table, exact = space.decode_exactly(np.concatenate(batches))
-        outcome = judge.verdict(table)
-        if not exact.all():  # nothing is said of rows that decode to another than meant
-            outcome = outcome.withheld(~exact)
+        outcome = judge.verdict(CodedTable(space, np.concatenate(batches)))
     except UnavailableError as error:  # to ask again for each batch would not help
         return [error] * len(batches)
     except Exception as error:  # noqa: BLE001  any model, any error

@@ -22,7 +22,7 @@ from mlflow_cf.explainers import GeCo
 from mlflow_cf.explainers.exact import Exact
 from mlflow_cf.explainers.geco.around import CLOSE
 from mlflow_cf.explainers.geco.sweeps import NEAREST, SOON, SOON_SHARE
-from mlflow_cf.features import Floats
+from mlflow_cf.features import CodedTable, Floats
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.requirements import meets_all
 from mlflow_cf.model.judge import Outcome
@@ -370,11 +370,9 @@ class Portfolio:
     def _judged(self, Z: Floats) -> Outcome | None:
         """Return what the logged model says of candidates; None where it fails."""
         try:
-            table, exact = self.predictions.space.decode_exactly(Z)
-            outcome = self._request.judges.verdict(table)
+            return self._request.judges.verdict(CodedTable(self.predictions.space, Z))
         except Exception:  # noqa: BLE001  any model, any error: the search of single rows asks again, and tells of it
             return None
-        return outcome if exact.all() else outcome.withheld(~exact)
 
 
 def few_rows(request: Request) -> int:

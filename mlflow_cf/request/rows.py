@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import CodedTable, FeatureSpace, Floats
 from mlflow_cf.features.space import Misfit
 from mlflow_cf.model.judge import Decides, Label, Outcome
 from mlflow_cf.model.remote import UnavailableError
@@ -149,7 +149,7 @@ def read_rows(judge: Decides, coded: CodedRows, parts: int = 1, share: Share = m
 
     def predicted(some: NDArray[np.intp]) -> Predicted:
         try:
-            return judge.predict(space.decode(codes[some]))
+            return judge.predict(CodedTable(space, codes[some]))
         except UnavailableError as error:
             return {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
         except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered

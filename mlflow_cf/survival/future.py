@@ -14,9 +14,9 @@ import pandas as pd
 
 from mlflow_cf.constraints import Origin
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.features import CodedTable, FeatureSpace, Floats
 from mlflow_cf.goal import Requirement, Votes
-from mlflow_cf.model.judge import Judge, Label, OpenModel, Outcome
+from mlflow_cf.model.judge import Judge, Label, OpenModel, Outcome, Rows, table_of
 from mlflow_cf.model.parity import Opened, open_structure
 from mlflow_cf.policy.survival import WHERE, Survival
 from mlflow_cf.structures import Layers, NotOpenedError, Structure
@@ -44,19 +44,22 @@ class ManyJudges(Judge):
     space: FeatureSpace
     models: int
 
-    def scores(self, rows: pd.DataFrame) -> Floats:
-        """Return the scores (m, models * classes) of raw rows (m, d), those of one model after the other."""
-        Z = self.space.encode_any(rows)
+    def scores(self, rows: Rows) -> Floats:
+        """Return the scores (m, models * classes) of rows (m, d), those of one model after the other."""
+        if isinstance(rows, CodedTable) and rows.of(self.space):
+            Z = rows.codes
+        else:
+            Z = self.space.encode_any(table_of(rows))
         sums = self.structure.sums([self.structure.encode(column, Z[:, column]) for column in range(Z.shape[1])])
         each = np.ascontiguousarray(sums).reshape(len(Z) * self.models, -1)
         return linked(each, self.structure.link).reshape(len(Z), -1)
 
-    def predict(self, rows: pd.DataFrame) -> tuple[list[Label], Outcome]:
+    def predict(self, rows: Rows) -> tuple[list[Label], Outcome]:
         """Return no labels, for the models have several, and the scores of all."""
         return [], Outcome(np.full(len(rows), -1, dtype=np.intp), self.scores(rows))
 
-    def outcome(self, rows: pd.DataFrame) -> Outcome:
-        """Return the scores of all models for raw rows (m, d)."""
+    def outcome(self, rows: Rows) -> Outcome:
+        """Return the scores of all models for rows (m, d)."""
         return self.predict(rows)[1]
 
 

@@ -1,6 +1,7 @@
 """What pipelines and estimators are asked in less time is what they make of tables themselves, to the last bit."""
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,8 +46,15 @@ from sklearn.tree import DecisionTreeClassifier
 from xgboost import XGBClassifier, XGBRegressor
 
 import mlflow_cf
+from mlflow_cf.errors import InputError
+from mlflow_cf.features import CodedTable, Feature, FeatureSpace
+from mlflow_cf.model import CodedCalls
 from mlflow_cf.model.flavors import open_native
+from mlflow_cf.model.judge import Judge
 from mlflow_cf_flavors.sklearn import first_step as module
+from mlflow_cf_flavors.sklearn.arrays import Numbers
+from mlflow_cf_flavors.sklearn.calls import Named, Prepared
+from mlflow_cf_flavors.sklearn.coded import of_codes
 from mlflow_cf_flavors.sklearn.first_step import FirstStep, first_step
 from mlflow_cf_flavors.sklearn.flavor import open as open_sklearn
 
@@ -392,3 +400,135 @@ def test_answers_are_those_of_the_pipeline() -> None:
     for one in found:
         for answer in one.counterfactuals:
             assert model.predict(pd.DataFrame([answer.row])[rows.columns].astype(rows.dtypes))[0] == 1
+
+
+def coded(rows: pd.DataFrame, known: FeatureSpace) -> CodedTable:
+    """Return the rows that have codes, with the levels that the background lacks."""
+    space, codes, misfits = known.encode_covered(rows)
+    return CodedTable(space, np.delete(codes, list(misfits), axis=0))
+
+
+@dear(6)
+@given(
+    encoder=encoders(),
+    numbers=st.sampled_from(NUMERIC),
+    tables=TABLES,
+    background=st.sampled_from([8, 120]),
+    data=st.data(),
+)
+def test_codes_become_the_same_table(
+    encoder: Any, numbers: Any, tables: dict[str, Any], background: int, data: st.DataObject
+) -> None:
+    seed, levels = data.draw(st.integers(0, 100)), data.draw(st.sampled_from([LEVELS, LEVELS[:1]]))
+    fitted_on = table(seed, 120, **tables)
+    step = ColumnTransformer(
+        [("numbers", numbers, NUMBERS[:1]), ("levels", encoder, levels), ("rest", "passthrough", NUMBERS[1:])],
+        sparse_threshold=data.draw(st.sampled_from([0.0, 1.0])),
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            step.fit(fitted_on, np.arange(120) % data.draw(st.integers(2, 3)))
+        except ValueError:  # an imputer and an encoder do not take every mixture of columns
+            reject()
+    known = FeatureSpace.infer(fitted_on.head(background), {"post": {"kind": "category"}})
+    prepared = Prepared(Named(tuple(fitted_on.columns)), (first_step(step, fitted_on), np.asarray))
+    found = of_codes(prepared, known, fitted_on.head(background))
+    given_rows = table(seed + 1, data.draw(st.integers(1, 60)), unknown=data.draw(st.booleans()), **tables)
+    rows = coded(given_rows, known)
+    if found is not None and rows.of(known):
+        assert same(outcome_of(found, rows), outcome_of(lambda some: np.asarray(step.transform(some)), rows.table))
+
+
+@dear(6)
+@given(
+    estimator=st.sampled_from(ESTIMATORS),
+    dtypes=DTYPES,
+    seed=st.integers(0, 100),
+    missing=st.booleans(),
+    count=st.integers(1, 50),
+    piped=st.booleans(),
+)
+def test_judges_say_the_same_of_codes(estimator: Any, dtypes: list[str], *, piped: bool, **drawn: Any) -> None:
+    fitted_on, rows = two_tables(dtypes, **drawn)
+    labels = (fitted_on.sum(axis=1) > fitted_on.sum(axis=1).median()).to_numpy(dtype=int)
+    try:
+        known = FeatureSpace.infer(fitted_on)
+        model = clone(estimator)
+        model = (make_pipeline(StandardScaler(), model) if piped else model).fit(fitted_on, labels)
+    except (ValueError, TypeError, InputError):  # as above
+        reject()
+    opened = open_sklearn(model, rows=fitted_on)
+    judge, _ = Judge.learn(opened, coded(fitted_on, known))
+    by_table = replace(judge, coded=None)
+    for some in (coded(fitted_on, known), coded(rows, known)):
+        one, other = judge.verdict(some), by_table.verdict(some)
+        np.testing.assert_array_equal(one.codes, other.codes)
+        np.testing.assert_array_equal(one.values, other.values)
+        np.testing.assert_array_equal(one.scores, other.scores)
+        np.testing.assert_array_equal(judge.outcome(some).codes, by_table.outcome(some).codes)
+    plain = piped and set(dtypes) <= {"float64", "int64", "float32", "int8"}
+    if plain or isinstance(opened.decide.select, Numbers):
+        assert judge.coded is not None  # else this says nothing
+
+
+@given(
+    dtypes=st.lists(st.sampled_from(["float64", "int64", "float32", "int8", "bool", "str"]), min_size=1, max_size=5),
+    seed=st.integers(0, 100),
+    data=st.data(),
+)
+def test_codes_that_lose_nothing_are_known_before(dtypes: list[str], seed: int, data: st.DataObject) -> None:
+    rng = np.random.default_rng(seed)
+    columns = {f"x{at}": pd.Series(rng.integers(0, 9, 30)).astype(dtype) for at, dtype in enumerate(dtypes)}
+    try:
+        known = FeatureSpace.infer(pd.DataFrame(columns))
+    except InputError:  # none varies
+        reject()
+    numbers = st.sampled_from([0.0, -0.0, 1.0, 0.5, 0.1, -3.0, 127.0, 128.0, 2.0**53, 1e200, np.nan])
+    codes = np.array([[data.draw(_codes(feature, numbers)) for feature in known.features] for _ in range(3)])
+    rows = CodedTable(known, codes)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numbers that no whole number of the type can be
+        assert rows.plain == bool(known.decode_exactly(codes)[1].all())
+
+
+def _codes(feature: Feature, numbers: st.SearchStrategy[float]) -> st.SearchStrategy[float]:
+    """Return codes of a feature; numbers that it cannot be among them."""
+    if feature.numeric:
+        return numbers
+    return st.sampled_from([*map(float, range(len(feature.code_of))), np.nan])
+
+
+def test_encoders_are_not_asked_about_coded_rows(asked: list[int]) -> None:
+    step, first = prepared()
+    known = FeatureSpace.infer(table(0, 400))
+    found = of_codes(Prepared(Named(tuple(table(0, 1).columns)), (first,)), known, table(0, 400))
+    rows = coded(table(1, 5000, unknown=True), known)
+    assert found is not None
+    asked.clear()
+    made = found(rows)
+    assert asked == []
+    assert same(made, step.transform(rows.table))
+
+
+def test_warnings_about_unknown_levels_are_given_of_coded_rows() -> None:
+    _, first = prepared(drop="first")
+    known = FeatureSpace.infer(table(0, 400))
+    found = of_codes(Prepared(Named(tuple(table(0, 1).columns)), (first,)), known, table(0, 400))
+    assert found is not None
+    with pytest.warns(UserWarning, match="unknown categories"):
+        found(coded(table(1, 50, unknown=True), known))
+
+
+def test_what_differs_from_the_model_is_not_asked() -> None:
+    rows = numbers(0, 60, ["float64", "float64"], missing=False)
+    model = LogisticRegression().fit(rows, rows["x0"] > 3)
+    opened = open_sklearn(model, rows=rows)
+    known = FeatureSpace.infer(rows)
+
+    def turned(space: FeatureSpace, some: pd.DataFrame) -> CodedCalls:
+        calls = opened.by_codes(space, some)
+        return calls._replace(score=lambda asked: calls.score(asked)[:, ::-1])
+
+    assert Judge.learn(opened, coded(rows, known))[0].coded is not None
+    assert Judge.learn(replace(opened, by_codes=turned), coded(rows, known))[0].coded is None

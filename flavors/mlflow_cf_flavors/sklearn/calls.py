@@ -92,11 +92,11 @@ class Scores:
     """Rows -> one float64 column per class; a single margin m becomes (-m, m).
 
     Attributes:
-        score: what the estimator takes -> its scores; `select`: rows -> what it takes.
+        score: what the estimator takes -> its scores; `select`: rows, or their codes -> what it takes.
     """
 
     score: Callable[[Any], Any]
-    select: Rows
+    select: Callable[[Any], Any]
 
     def __call__(self, rows: Any) -> Floats:
         """Return the answers for rows (n, d)."""
@@ -151,12 +151,23 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class PreparedOnce:
-    """Rows -> labels and scores of a pipeline; `both` takes what is `prepared` of them."""
+class ValuesAlone:
+    """Rows -> the values of an estimator that has no scores."""
 
-    prepared: Prepared
+    values: OwnAnswers
+
+    def __call__(self, rows: Any) -> tuple[Answers, None]:
+        """Return the answers for rows (n, d)."""
+        return self.values(rows), None
+
+
+@dataclass(frozen=True)
+class PreparedOnce:
+    """Rows, or their codes -> labels and scores of an estimator; `both` takes what is `prepared` of them."""
+
+    prepared: Callable[[Any], Any]
     both: Both
 
-    def __call__(self, rows: pd.DataFrame) -> tuple[Answers, Floats]:
+    def __call__(self, rows: Any) -> tuple[Answers, Floats]:
         """Return the answers for rows (n, d)."""
         return self.both(self.prepared(rows))

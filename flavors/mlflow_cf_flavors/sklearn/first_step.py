@@ -50,7 +50,7 @@ _OF_NUMBERS: Final = frozenset(
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class Block:
     """Some of the prepared columns: ``table[rows]``, or `table` itself where `rows` is None."""
 
     table: Table
@@ -73,15 +73,15 @@ class _Block:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Part:
     """A transformer, `step`, of the columns at some `places`."""
 
     step: Transformer
     places: list[int]
 
-    def blocks(self, rows: pd.DataFrame) -> Iterator[_Block]:
+    def blocks(self, rows: pd.DataFrame) -> Iterator[Block]:
         """Yield what it makes of rows (n, d)."""
-        yield _Block(_dense(self.step.transform(self.given(rows))), None)
+        yield Block(dense(self.step.transform(self.given(rows))), None)
 
     def given(self, rows: pd.DataFrame) -> pd.DataFrame:
         """Return its columns of rows (n, d)."""
@@ -90,7 +90,7 @@ class _Part:
 
 
 @dataclass(frozen=True, eq=False)
-class _OfNumbers(_Part):
+class OfNumbers(Part):
     """A transformer that takes an array as well as a table.
 
     Attributes:
@@ -100,24 +100,24 @@ class _OfNumbers(_Part):
     transforms: tuple[Transform, ...]
 
     @classmethod
-    def of(cls, part: _Part) -> _OfNumbers:
+    def of(cls, part: Part) -> OfNumbers:
         """Return the same for arrays."""
-        return cls(part.step, part.places, tuple(nameless(step).transform for step in _steps(part.step)))
+        return cls(part.step, part.places, tuple(nameless(step).transform for step in steps_of(part.step)))
 
-    def blocks(self, rows: pd.DataFrame) -> Iterator[_Block]:
+    def blocks(self, rows: pd.DataFrame) -> Iterator[Block]:
         """Yield what it makes of rows (n, d)."""
         given = self.given(rows)
         table = as_array(given)
         if table is None:  # tables have ways of their own for other types
-            yield _Block(_dense(self.step.transform(given)), None)
+            yield Block(dense(self.step.transform(given)), None)
             return
         for transform in self.transforms:
             table = transform(table)
-        yield _Block(_dense(table), None)
+        yield Block(dense(table), None)
 
 
 @dataclass(frozen=True, eq=False)
-class _Encoder(_Part):
+class Encoder(Part):
     """A transformer that makes columns of the values of one column each.
 
     Attributes:
@@ -131,14 +131,14 @@ class _Encoder(_Part):
     table: Table
 
     @classmethod
-    def of(cls, part: _Part, names: Sequence[str], widths: Sequence[int]) -> _Encoder | None:
+    def of(cls, part: Part, names: Sequence[str], widths: Sequence[int]) -> Encoder | None:
         """Ask an encoder about its categories; None if there are too many.
 
         Args:
             part: the encoder, and which of the columns it takes.
             names: their names; widths: how many columns it makes of each of them.
         """
-        last = _steps(part.step)[-1]
+        last = steps_of(part.step)[-1]
         known = [[each for each in categories.tolist() if not is_missing(each)] for categories in last.categories_]
         most = max(map(len, known))
         if not min(map(len, known)) or most * sum(widths) > MOST_CELLS:
@@ -147,11 +147,11 @@ class _Encoder(_Part):
             name: np.resize(np.array(values, dtype=categories.dtype), most)
             for name, values, categories in zip(names, known, last.categories_, strict=True)
         }
-        table = _dense(part.step.transform(pd.DataFrame(asked)))
+        table = dense(part.step.transform(pd.DataFrame(asked)))
         positions = tuple({value: at for at, value in enumerate(values)} for values in known)
         return cls(part.step, part.places, positions, tuple(accumulate(widths, initial=0)), table)
 
-    def blocks(self, rows: pd.DataFrame) -> Iterator[_Block]:
+    def blocks(self, rows: pd.DataFrame) -> Iterator[Block]:
         """Yield what it makes of rows (n, d); it is asked about those with other values than its categories."""
         given = self.given(rows)
         found = np.stack(
@@ -161,9 +161,9 @@ class _Encoder(_Part):
         others = np.flatnonzero((found == OTHER).any(axis=0))
         if len(others):
             found[:, others] = len(table) + np.arange(len(others))
-            table = np.concatenate([table, _dense(self.step.transform(given.iloc[others]))])
+            table = np.concatenate([table, dense(self.step.transform(given.iloc[others]))])
         for (start, end), positions in zip(pairwise(self.ends), found, strict=True):
-            yield _Block(table[:, start:end], positions)
+            yield Block(table[:, start:end], positions)
 
 
 @dataclass(frozen=True)
@@ -176,17 +176,20 @@ class FirstStep:
         kind: the class of its sparse tables; None: it makes arrays.
     """
 
-    parts: tuple[_Part, ...]
+    parts: tuple[Part, ...]
     order: Literal["C", "F"] = "C"
     kind: Callable[..., Any] | None = None
 
     def __call__(self, rows: pd.DataFrame) -> Any:
         """Return the prepared columns of rows (n, d), whose columns are in the order it was fitted on."""
-        blocks = [block for part in self.parts for block in part.blocks(rows)]
+        return self.joined([block for part in self.parts for block in part.blocks(rows)], len(rows))
+
+    def joined(self, blocks: Sequence[Block], count: int) -> Any:
+        """Return the table of `count` rows whose columns are those of all blocks."""
         if self.kind is not None:
-            return _compressed(blocks, len(rows), self.kind)
+            return _compressed(blocks, count, self.kind)
         dtype, ends = np.result_type(*(block.table.dtype for block in blocks)), _ends(blocks)
-        table = np.empty((len(rows), ends[-1]), dtype, self.order)
+        table = np.empty((count, ends[-1]), dtype, self.order)
         for block, (start, end) in zip(blocks, pairwise(ends), strict=True):
             table[:, start:end] = block.columns()
         return table
@@ -215,7 +218,7 @@ def first_step(step: Transformer, rows: Any) -> Transform:
 def _compared(step: Transformer, rows: pd.DataFrame) -> FirstStep | None:
     """Return what makes the same table of `rows` as a fitted step; None where nothing does in less time."""
     parts = tuple(_parts(step, list(rows.columns)))
-    if all(type(part) is _Part for part in parts):
+    if all(type(part) is Part for part in parts):
         return None
     expected = step.transform(rows)
     if sparse.issparse(expected):
@@ -227,22 +230,22 @@ def _compared(step: Transformer, rows: pd.DataFrame) -> FirstStep | None:
     return found if _same(found(rows), expected) else None
 
 
-def _parts(step: Transformer, names: Sequence[str]) -> Iterator[_Part]:
+def _parts(step: Transformer, names: Sequence[str]) -> Iterator[Part]:
     if type(step).__name__ != "ColumnTransformer":
-        yield _part(_Part(step, list(range(len(names)))), names)
+        yield _part(Part(step, list(range(len(names)))), names)
         return
     for _, inner, chosen in step.transformers_:
         places = [] if isinstance(inner, str) else picked(chosen, names)
         if places:
-            yield _part(_Part(inner, places), names)
+            yield _part(Part(inner, places), names)
 
 
-def _part(part: _Part, names: Sequence[str]) -> _Part:
+def _part(part: Part, names: Sequence[str]) -> Part:
     """Return the quickest way of a transformer of some columns; `names`: of all columns."""
-    if all(map(_of_numbers, _steps(part.step))):
-        return _OfNumbers.of(part)
+    if all(map(_of_numbers, steps_of(part.step))):
+        return OfNumbers.of(part)
     widths = _widths(part.step, len(part.places))
-    return (_Encoder.of(part, [names[at] for at in part.places], widths) if widths else None) or part
+    return (Encoder.of(part, [names[at] for at in part.places], widths) if widths else None) or part
 
 
 def _of_numbers(step: Transformer) -> bool:
@@ -254,7 +257,7 @@ def _of_numbers(step: Transformer) -> bool:
     return type(step).__name__ in _OF_NUMBERS and getattr(step, "copy", True)  # else it may write into the array
 
 
-def _steps(step: Transformer) -> list[Transformer]:
+def steps_of(step: Transformer) -> list[Transformer]:
     """Return the steps of a pipeline, or the step itself."""
     return [one for _, one in step.steps] if type(step).__name__ == "Pipeline" else [step]
 
@@ -265,7 +268,7 @@ def _widths(part: Transformer, count: int) -> tuple[int, ...]:
     if not _of_sklearn(part):
         return ()
     if kind == "Pipeline":
-        *before, last = _steps(part)
+        *before, last = steps_of(part)
         return _widths(last, count) if all(map(_fills_alone, before)) else ()
     if kind == "OneHotEncoder":
         return tuple(len(one_hot_groups(part, number).kept) for number in range(count))
@@ -291,16 +294,17 @@ def _looked_up(column: pd.Series[Any], positions: Mapping[Any, int]) -> NDArray[
     return np.array([*(positions.get(value, OTHER) for value in values.tolist()), OTHER], dtype=np.intp)[codes]
 
 
-def _dense(table: Any) -> Table:
+def dense(table: Any) -> Table:
+    """Return a table as an array."""
     return np.asarray(table.toarray() if sparse.issparse(table) else table)
 
 
-def _ends(blocks: Sequence[_Block]) -> list[int]:
+def _ends(blocks: Sequence[Block]) -> list[int]:
     """Return (blocks + 1) where their columns begin and end in the whole table."""
     return list(accumulate((block.table.shape[1] for block in blocks), initial=0))
 
 
-def _compressed(blocks: Sequence[_Block], count: int, kind: Callable[..., Any]) -> Any:
+def _compressed(blocks: Sequence[Block], count: int, kind: Callable[..., Any]) -> Any:
     """Return the sparse table of `count` rows."""
     ends = _ends(blocks)
     parts = [block.entries(start) for block, start in zip(blocks, ends[:-1], strict=True)]

@@ -16,7 +16,8 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model import Label, OpenModel, ScoreKind
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.model import CodedCalls, Label, OpenModel, ScoreKind
 from mlflow_cf.model.own_code import listed, names_in, own_modules
 from mlflow_cf_flavors.answers import (
     OwnAnswers,
@@ -36,9 +37,11 @@ from mlflow_cf_flavors.sklearn.calls import (
     Prepared,
     PreparedOnce,
     Scores,
+    ValuesAlone,
     both_of,
     whole,
 )
+from mlflow_cf_flavors.sklearn.coded import of_codes
 from mlflow_cf_flavors.sklearn.first_step import first_step
 from mlflow_cf_flavors.sklearn.steps import steps_of
 from mlflow_cf_flavors.sklearn.structure import compile_model, levels_of
@@ -131,7 +134,8 @@ def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
     last, select = _last(model, select, rows)
     decide = OwnAnswers(OneThread(last.predict), select, np.float64)
-    return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns)
+    by_codes = partial(_values_by_codes, decide)
+    return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns, by_codes=by_codes)
 
 
 def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | None) -> OpenModel:
@@ -145,8 +149,14 @@ def _open_classifier(model: Estimator, output: str | None, rows: pd.DataFrame | 
     score, kind, notes = _scores(last, predict, select, rows)
     if output == "score" and score is None:
         raise InputError("output", f"{type(model).__name__} has no scores", "use output='label'")
-    both = None if score is None else _both(last, predict.instead(last.predict), score)
-    return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both)
+    if score is None:
+        return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes)
+    answers = _answers(last, predict.instead(last.predict), score)
+    both = None
+    if isinstance(score.select, Prepared) or not isinstance(answers, OneByOne):
+        both = PreparedOnce(score.select, answers)
+    by_codes = partial(_scores_by_codes, answers, score)
+    return OpenModel(MLFLOW_FLAVOR, classes, decide, score, kind, columns, notes, both, by_codes=by_codes)
 
 
 def _last(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple[Estimator, Rows]:
@@ -166,18 +176,32 @@ def _last(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple[Es
     return model.steps[-1][1], Prepared(select, tuple(transforms))
 
 
-def _both(last: Estimator, predict: OneThread, score: Scores) -> Both | None:
-    """Return how to ask for labels and scores in one pass; None where that saves nothing.
+def _answers(last: Estimator, predict: OneThread, score: Scores) -> Both:
+    """Return how to ask for labels and scores of what an estimator takes, in one pass where that saves anything.
 
     Args:
         last: the estimator that answers, alone or at the end of a pipeline.
         predict: what it takes -> its labels; score: rows -> its scores.
     """
-    prepared = score.select if isinstance(score.select, Prepared) else None
-    select = score.select if prepared is None else whole
-    labels, scores = OwnAnswers(predict, select), replace(score, select=select)
-    both = both_of(labels, scores, last, _classes(last))
-    return both if prepared is None else PreparedOnce(prepared, both or OneByOne(labels, scores))
+    labels, scores = OwnAnswers(predict, whole), replace(score, select=whole)
+    return both_of(labels, scores, last, _classes(last)) or OneByOne(labels, scores)
+
+
+def _values_by_codes(decide: OwnAnswers, space: FeatureSpace, rows: pd.DataFrame) -> CodedCalls | None:
+    """Return how a regressor is asked about codes: see `OpenModel.by_codes`; `decide`: how it is about rows."""
+    given = of_codes(decide.select, space, rows)
+    return None if given is None else CodedCalls(ValuesAlone(replace(decide, select=given)), None)
+
+
+def _scores_by_codes(answers: Both, score: Scores, space: FeatureSpace, rows: pd.DataFrame) -> CodedCalls | None:
+    """Return how a classifier is asked about codes: see `OpenModel.by_codes`.
+
+    Args:
+        answers: what it takes -> labels and scores; score: rows -> its scores.
+        space: the features; rows: some rows.
+    """
+    given = of_codes(score.select, space, rows)
+    return None if given is None else CodedCalls(PreparedOnce(given, answers), replace(score, select=given))
 
 
 def _scores(
