@@ -139,6 +139,18 @@ class Outcome:
         return Outcome(np.where(rows, -1, self.codes), self.scores, values, further)
 
 
+class CodedModel(NamedTuple):
+    """What was learned of a model about codes.
+
+    Attributes:
+        model: of which it holds, and of no other; space: of which features; calls: how it is asked.
+    """
+
+    model: OpenModel
+    space: FeatureSpace
+    calls: CodedCalls
+
+
 @dataclass(frozen=True, eq=False)
 class Judge:
     """The model's own decision, and the cheapest way to it.
@@ -148,13 +160,13 @@ class Judge:
         argmax_decides: the largest score was the model's own decision on every background row, so that a search
             needs the scores alone. What leaves the package is decided by `verdict`, never by the scores.
         further: those of further requirements, which are asked about the same rows.
-        coded: how the model is asked about coded rows, and of which features; None: only about tables.
+        coded: how the model is asked about coded rows; None: only about tables.
     """
 
     model: OpenModel
     argmax_decides: bool
     further: tuple[Judge, ...] = ()
-    coded: tuple[FeatureSpace, CodedCalls] | None = None
+    coded: CodedModel | None = None
 
     @cached_property
     def tolerance(self) -> float:
@@ -221,9 +233,10 @@ class Judge:
 
     def _calls(self, rows: Rows) -> CodedCalls | None:
         """Return how the model is asked about the codes of rows; None where their table is needed."""
-        if self.coded is None or not isinstance(rows, CodedTable):
+        coded = self.coded
+        if coded is None or coded.model is not self.model or not isinstance(rows, CodedTable):
             return None
-        return self.coded[1] if rows.of(self.coded[0]) else None
+        return coded.calls if rows.of(coded.space) else None
 
 
 def table_of(rows: Rows) -> pd.DataFrame:
@@ -239,7 +252,7 @@ def _told(model: OpenModel, rows: pd.DataFrame) -> tuple[NDArray[np.generic], ND
     return np.asarray(model.decide(rows)), scores
 
 
-def _coded(model: OpenModel, rows: CodedTable, some: pd.DataFrame) -> tuple[FeatureSpace, CodedCalls] | None:
+def _coded(model: OpenModel, rows: CodedTable, some: pd.DataFrame) -> CodedModel | None:
     """Return how a model is asked about coded rows; None if it says anything else of `some` of them, the first ones."""
     asked = CodedTable(rows.space, rows.codes[: len(some)])
     calls = None if model.by_codes is None or not asked.plain else model.by_codes(rows.space, some)
@@ -250,7 +263,7 @@ def _coded(model: OpenModel, rows: CodedTable, some: pd.DataFrame) -> tuple[Feat
     if rated is not None and calls.score is not None:
         said.append((calls.score(asked), rated))
     same = all(one is not None and np.array_equal(one, other) for one, other in said)
-    return (rows.space, calls) if same else None
+    return CodedModel(model, rows.space, calls) if same else None
 
 
 @dataclass(eq=False)

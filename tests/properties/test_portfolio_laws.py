@@ -24,7 +24,7 @@ from mlflow_cf.features import FeatureSpace
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
-from mlflow_cf.model.judge import CountedJudge, Judge, OpenModel
+from mlflow_cf.model.judge import CountedJudge, Judge, OpenModel, Rows, table_of
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.portfolio import listed, nearest, pairs
@@ -199,9 +199,9 @@ def test_a_row_that_fails_costs_its_part_alone(monkeypatch: pytest.MonkeyPatch) 
     expected = explained.explain(rows, why_not=False)
     calls = []
 
-    def ask(judge: CountedJudge, some: pd.DataFrame) -> Any:
+    def ask(judge: CountedJudge, some: Rows) -> Any:
         calls.append(len(some))
-        if (some["debt"] == rows["debt"][30]).any():
+        if (table_of(some)["debt"] == rows["debt"][30]).any():
             raise ValueError("a row that nobody can predict")
         return PREDICT(judge, some)
 

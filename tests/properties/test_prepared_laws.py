@@ -53,7 +53,7 @@ from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import Judge
 from mlflow_cf_flavors.sklearn import first_step as module
 from mlflow_cf_flavors.sklearn.arrays import Numbers
-from mlflow_cf_flavors.sklearn.calls import Named, Prepared
+from mlflow_cf_flavors.sklearn.calls import Named, Prepared, whole
 from mlflow_cf_flavors.sklearn.coded import of_codes
 from mlflow_cf_flavors.sklearn.first_step import FirstStep, first_step
 from mlflow_cf_flavors.sklearn.flavor import open as open_sklearn
@@ -431,13 +431,15 @@ def test_codes_become_the_same_table(
             step.fit(fitted_on, np.arange(120) % data.draw(st.integers(2, 3)))
         except ValueError:  # an imputer and an encoder do not take every mixture of columns
             reject()
-    known = FeatureSpace.infer(fitted_on.head(background), {"post": {"kind": "category"}})
-    prepared = Prepared(Named(tuple(fitted_on.columns)), (first_step(step, fitted_on), np.asarray))
+    kinds = data.draw(st.sampled_from([{"post": {"kind": "category"}}, {}]))
+    known = FeatureSpace.infer(fitted_on.head(background), kinds)
+    known = known.with_model_levels({"town": ["Bern", "Graz", "Linz", "Ulm"]} if data.draw(st.booleans()) else {})
+    prepared = Prepared(Named(tuple(fitted_on.columns)), (first_step(step, fitted_on), whole))
     found = of_codes(prepared, known, fitted_on.head(background))
     given_rows = table(seed + 1, data.draw(st.integers(1, 60)), unknown=data.draw(st.booleans()), **tables)
     rows = coded(given_rows, known)
     if found is not None and rows.of(known):
-        assert same(outcome_of(found, rows), outcome_of(lambda some: np.asarray(step.transform(some)), rows.table))
+        assert same(outcome_of(found, rows), outcome_of(step.transform, rows.table))
 
 
 @dear(6)

@@ -101,7 +101,7 @@ class _Levels:
 
     @classmethod
     def of(cls, part: Encoder, columns: Columns, space: FeatureSpace, select: Rows) -> _Levels | None:
-        """Ask an encoder about all levels of some columns; None where there are too many, or it knows not all of them.
+        """Ask an encoder about all levels of some columns; None of too many, of numbers, and if it does not know them.
 
         Args:
             part: the encoder.
@@ -110,7 +110,7 @@ class _Levels:
         """
         features = [space.features[column] for column in columns.tolist()]
         most = max(len(feature.code_of) + 1 for feature in features)
-        if most * part.ends[-1] > MOST_CELLS:
+        if most * part.ends[-1] > MOST_CELLS or any(feature.numeric for feature in features):
             return None
         nullable = np.array([feature.nullable for feature in features])
         for missing in (nullable, nullable & _learned_missing(part), np.zeros_like(nullable)):
@@ -167,8 +167,8 @@ def _of_others(part: Encoder, columns: Columns, space: FeatureSpace, select: Row
     for column in columns.tolist():
         if not features[column].can_hold(text):
             return None
-        codes[0, column] = len(features[column].known)
         features[column] = features[column].with_unseen((text,))
+        codes[0, column] = features[column].code_of[text]
     with suppress(ValueError, UserWarning):
         made = dense(part.step.transform(part.given(select(FeatureSpace(tuple(features)).decode(codes)))))
         return tuple(made[0, start:end] for start, end in pairwise(part.ends))
