@@ -132,8 +132,9 @@ class SettledBlock(NamedTuple):
     @property
     def left(self) -> list[int]:
         """The numbers of the rows that must be explained by themselves."""
-        settled = {number for part in self.answers for number in part.numbers.tolist()}
-        return [number for number in self.numbers.tolist() if number not in settled]
+        settled = np.concatenate([part.numbers for part in self.answers] or [self.numbers[:0]])
+        left: list[int] = self.numbers[~np.isin(self.numbers, settled, kind="table")].tolist()
+        return left
 
 
 @dataclass(frozen=True)

@@ -215,7 +215,8 @@ class Portfolio:
         settled, (_, scorer, targets) = self._settled(self._rows.codes[numbers], few), known
         numbers = numbers[settled.rows]
         X, policy = self._rows.codes[numbers], self._bound_policy
-        kept = np.intersect1d(lawful_of(policy, settled.Z, X), np.flatnonzero(self._afforded(settled)))
+        lawful = lawful_of(policy, settled.Z, X)
+        kept = lawful[self._afforded(settled)[lawful]]
         settled, numbers, X = settled.take(kept), numbers[kept], X[kept]
         if not len(numbers):
             return None

@@ -128,9 +128,11 @@ class _Levels:
     def blocks(self, rows: CodedTable) -> tuple[list[Block], Bools]:
         """Return their columns of rows (n, d), and of which (n,) they are not known."""
         codes = rows.codes.take(self.columns, axis=1)
-        gone = np.isnan(codes)
-        beyond = codes >= self._sizes
-        unknown = np.asarray((gone & ~self.missing).any(axis=1))
+        gone, beyond = np.isnan(codes), codes >= self._sizes
+        lost_too = gone & ~self.missing
+        unknown = np.zeros(len(codes), dtype=np.bool_)
+        if lost_too.any():
+            unknown |= lost_too.any(axis=1)
         places = np.where(gone, self._sizes, codes + beyond).T.astype(np.intp, order="C")
         tables = list(self.tables)
         for at in np.flatnonzero(beyond.any(axis=0)).tolist():
