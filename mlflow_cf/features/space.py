@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -31,6 +31,9 @@ from mlflow_cf.features.codec import (
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
 from mlflow_cf.features.tables import Rows, as_rows, check_table
+
+Share = Callable[[Callable[[slice], None], Sequence[slice]], Iterable[None]]
+READ_AT_ONCE = 16_384  # rows of a long table
 
 
 class Misfit(str):
@@ -214,15 +217,31 @@ class FeatureSpace:
         codes, bad = self._encoded(frame)
         return codes, self._misfits(frame, bad)
 
-    def encode_covered(self, frame: pd.DataFrame) -> tuple[FeatureSpace, Floats, dict[int, Misfit]]:
-        """Return the space covering `frame`, and its rows coded by that: columns without new levels are read once."""
-        codes, bad = self._encoded(frame)
+    def encode_covered(self, frame: pd.DataFrame, share: Share = map) -> tuple[FeatureSpace, Floats, dict[int, Misfit]]:
+        """Return the space covering `frame`, and its rows coded by that: columns without new levels are read once.
+
+        Args:
+            frame: the rows; share: as `map`, which may have threads, of which each reads some rows.
+        """
+        codes, bad = self._encoded(frame) if share is map else self._encoded_by(share, frame)
         more = np.flatnonzero(bad.any(axis=0)).tolist()
         space = self._covering(frame, more)
         for column in more:
             if (feature := space.features[column]) is not self.features[column]:
                 codes[:, column], bad[:, column] = encode_column(feature, raw_array(frame[feature.column]))
         return space, codes, self._misfits(frame, bad) if more else {}
+
+    def _encoded_by(self, share: Share, frame: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the same as below of a long table, some rows after the other, or at once."""
+        codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
+
+        def read(rows: slice) -> None:
+            codes[rows], bad[rows] = self._encoded(frame.iloc[rows])
+
+        starts = range(0, len(frame), READ_AT_ONCE)
+        for _ in share(read, [slice(start, start + READ_AT_ONCE) for start in starts]):
+            pass
+        return codes, bad
 
     def _encoded(self, frame: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the codes of rows (n, d), and which values have none (n, d)."""

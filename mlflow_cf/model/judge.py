@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mlflow_cf.model.steps import ModelStep
     from mlflow_cf.structures.structure import Structure
 
+MOST_LABEL = 2**31  # whole numbers up to here are compared as an array of any type
 TRIED = 500  # background rows on which two ways to the labels are compared
 Label = int | str | bool | float
 Rows = pd.DataFrame | CodedTable  # in the model's own raw columns
@@ -102,7 +103,19 @@ class OpenModel:
 
     def codes_of(self, labels: Iterable[object]) -> NDArray[np.intp]:
         """Return the position (m,) of each label among the classes, -1 for one that is not among them."""
-        return np.fromiter(map(self._positions.get, labels, repeat(-1)), dtype=np.intp)
+        if self._numbers is None or not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu":
+            return np.fromiter(map(self._positions.get, labels, repeat(-1)), dtype=np.intp)
+        known, position = self._numbers
+        place = np.minimum(np.searchsorted(known, labels), len(known) - 1)
+        return np.where(known[place] == labels, position[place], -1)
+
+    @cached_property
+    def _numbers(self) -> tuple[NDArray[np.int64], NDArray[np.intp]] | None:
+        """The classes in ascending order, and their positions, if all are whole numbers."""
+        if not self.classes or not all(type(label) is int and abs(label) < MOST_LABEL for label in self.classes):
+            return None
+        position = np.argsort(self.classes, kind="stable")
+        return np.array(self.classes, dtype=np.int64)[position], position
 
     @cached_property
     def _positions(self) -> dict[object, int]:
@@ -206,7 +219,7 @@ class Judge:
             values = np.asarray(labels, dtype=np.float64)
             return values.tolist(), Outcome(np.full(len(values), -1, dtype=np.intp), None, values)
         known = labels.tolist()
-        return known, Outcome(self.model.codes_of(known), scores)
+        return known, Outcome(self.model.codes_of(labels if labels.dtype.kind in "iu" else known), scores)
 
     def verdict(self, rows: Rows) -> Outcome:
         """Return the logged model's own decision for `rows` (m, d), with scores if it has them.

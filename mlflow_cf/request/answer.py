@@ -21,7 +21,7 @@ from mlflow_cf.explainers.remote import sparing
 from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.block_answers import Found
-from mlflow_cf.request.expected import Predictions
+from mlflow_cf.request.expected import Predictions, coded
 from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
 from mlflow_cf.request.helpers import Helpers
 from mlflow_cf.request.levers import LeverRequest
@@ -29,7 +29,7 @@ from mlflow_cf.request.portfolio import FEW, Portfolio, few_rows
 from mlflow_cf.request.reasons import with_statuses
 from mlflow_cf.request.replies import bare, costed, explanation
 from mlflow_cf.request.request import Request, asking, wanted_of
-from mlflow_cf.request.rows import CodedRows, PredictedRows, Row
+from mlflow_cf.request.rows import PredictedRows, Row
 from mlflow_cf.structures.structure import Structure
 from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
 from mlflow_cf.words.languages import answers_in
@@ -72,7 +72,7 @@ def _answer(request: Request, rows: Rows) -> Explanations:
         raise InputError("rows", "there are none", "send at least one row")
     if request.query.explain == "none":
         LeverRequest.of(request, known)  # nothing is silently ignored
-    predictions = Predictions(request, CodedRows.of(known, table), few_rows(request))
+    predictions = Predictions(request, coded(request, table), few_rows(request))
     if not predictions.expected:
         _ = predictions.rows  # predict first: explanations may have to wait for a place, predictions never do
     early, found = dict[int, Explanation](), Found()

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from typing import Final
 
 import numpy as np
+import pandas as pd
 
 from mlflow_cf.engine.thresholds import SCORE_TOLERANCES
 from mlflow_cf.goal.targets import rate_sums
@@ -26,6 +27,14 @@ from mlflow_cf.structures.structure import linked
 # not depend on their number: of Adult, a row costs 3.2 us with half as many, and no less with twice as many. Of models
 # that were not opened nobody knows whether what they say of a row depends on the others.
 MOST_PREDICTED: Final = 16_384
+
+
+def coded(request: Request, table: pd.DataFrame) -> CodedRows:
+    """Return the rows of a request as codes; several threads read a long table."""
+    known = request.bound_policy.space
+    if len(table) <= MOST_PREDICTED:
+        return CodedRows.of(known, table)
+    return CodedRows.of(known, table, partial(request.admission.shared, further=request.caller.further, placed=False))
 
 
 class Predictions:

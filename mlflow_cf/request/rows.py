@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import CodedTable, FeatureSpace, Floats
 from mlflow_cf.features.space import Misfit
+from mlflow_cf.features.space import Share as ShareRows
 from mlflow_cf.model.judge import Decides, Label, Outcome
 from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.proof.verify import joined_outcomes
@@ -34,9 +35,14 @@ class CodedRows:
     faults: Mapping[int, str]
 
     @classmethod
-    def of(cls, known: FeatureSpace, frame: pd.DataFrame) -> CodedRows:
-        """Code rows by the `known` features, which are extended by levels that the background does not have."""
-        space, codes, misfits = known.encode_covered(frame)
+    def of(cls, known: FeatureSpace, frame: pd.DataFrame, share: ShareRows = map) -> CodedRows:
+        """Code rows by the `known` features, which are extended by levels that the background does not have.
+
+        Args:
+            known: the features; frame: the rows.
+            share: as `map`, which may have threads.
+        """
+        space, codes, misfits = known.encode_covered(frame, share)
         faults = {row: _fault(misfit) for row, misfit in misfits.items()} if misfits else {}
         return cls(frame, space, codes, faults)
 

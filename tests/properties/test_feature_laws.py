@@ -1,7 +1,9 @@
 """Any column of any kind survives the way into codes and back, also through JSON."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,7 @@ from worlds import ORDERS, WIDE, background, row_dicts, space_of, table, wide_ro
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import space as spaces
 from mlflow_cf.features.codec import FACTORIZED, decode_column, encode_column, fits, recode_column, recoded_levels
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
@@ -122,6 +125,19 @@ def test_a_long_column_is_coded_as_a_short_one(column: pd.Series, asked: pd.Seri
         codes, faults = wide.encode_rows(rows)
         np.testing.assert_array_equal(covered, codes)
         assert misfits == faults
+
+
+@given(st.one_of(level_columns(), truths), st.one_of(level_columns(), truths, integer_columns(), strange))
+def test_rows_are_coded_some_at_once_as_all_are(column: pd.Series, asked: pd.Series) -> None:
+    words = [f"w{place % 2}" for place in range(len(column))]
+    space = FeatureSpace.infer(pd.DataFrame({"x": column, "word": words}))
+    rows = pd.DataFrame({"x": asked, "word": [f"w{place % 3}" for place in range(len(asked))]})
+    covering, codes, misfits = space.encode_covered(rows)
+    with patch.object(spaces, "READ_AT_ONCE", 3), ThreadPoolExecutor(2) as threads:
+        shared, found, faults = space.encode_covered(rows, threads.map)
+    assert [feature.known for feature in shared.features] == [feature.known for feature in covering.features]
+    np.testing.assert_array_equal(found, codes)
+    assert faults == misfits
 
 
 @given(st.integers(0, 40), st.lists(wide_rows, min_size=1, max_size=4))

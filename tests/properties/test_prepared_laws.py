@@ -48,7 +48,7 @@ from xgboost import XGBClassifier, XGBRegressor
 import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import CodedTable, Feature, FeatureSpace
-from mlflow_cf.model import CodedCalls
+from mlflow_cf.model import CodedCalls, OpenModel
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import Judge
 from mlflow_cf_flavors.sklearn import first_step as module
@@ -534,3 +534,17 @@ def test_what_differs_from_the_model_is_not_asked() -> None:
 
     assert Judge.learn(opened, coded(rows, known))[0].coded is not None
     assert Judge.learn(replace(opened, by_codes=turned), coded(rows, known))[0].coded is None
+
+
+@given(
+    classes=st.lists(st.one_of(st.integers(-3, 3), st.just(2**40)), min_size=1, max_size=4, unique=True),
+    told=st.lists(st.integers(-4, 4), max_size=6),
+    dtype=st.sampled_from(["int8", "int64", "uint8", "float64", "bool"]),
+)
+def test_labels_have_the_position_of_their_class(classes: list[int], told: list[int], dtype: str) -> None:
+    model = OpenModel("test", tuple(classes), lambda rows: rows)
+    labels = np.array(told).astype(dtype)
+    assert model.codes_of(labels).tolist() == [
+        classes.index(each) if each in classes else -1 for each in labels.tolist()
+    ]
+    assert model.codes_of(labels.tolist()).tolist() == model.codes_of(labels).tolist()
