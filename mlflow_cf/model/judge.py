@@ -35,6 +35,7 @@ Compile = Callable[[FeatureSpace, pd.DataFrame], "Structure"]
 Levels = Callable[[FeatureSpace, pd.DataFrame], Mapping[str, frozenset[str]]]
 ByCodes = Callable[[FeatureSpace, pd.DataFrame], "CodedCalls | None"]
 Imitate = Callable[[FeatureSpace, pd.DataFrame, "Outcome"], "Structure"]
+Told = tuple[NDArray[np.generic], NDArray[np.float64] | None]  # labels or values, and scores if there are some
 Given = TypeVar("Given")  # rows
 Said = TypeVar("Said")
 
@@ -44,10 +45,10 @@ class CodedCalls(NamedTuple):
 
     Attributes:
         told: rows (n, d) -> (n,) labels or values, and (n, classes) scores if it has them.
-        score: rows (n, d) -> the scores alone; None if it has none.
+        score: rows (n, d) -> the scores alone; None if it has none, or that saves nothing.
     """
 
-    told: Callable[[CodedTable], tuple[NDArray[np.generic], NDArray[np.float64] | None]]
+    told: Callable[[CodedTable], Told]
     score: Callable[[CodedTable], NDArray[np.float64]] | None
 
 
@@ -196,9 +197,10 @@ class Judge:
         table = table_of(rows)
         some = table.iloc[:TRIED]
         with model.remote.learning() if model.remote is not None else nullcontext():
-            if model.both is not None and not np.array_equal(model.both(some)[0], np.asarray(model.decide(some))):
-                model = replace(model, both=None)
-            coded = _coded(model, rows, some) if isinstance(rows, CodedTable) else None
+            told = None if model.both is None else model.both(some)
+            if told is not None and not np.array_equal(told[0], np.asarray(model.decide(some))):
+                model, told = replace(model, both=None), None
+            coded = _coded(model, rows, told) if isinstance(rows, CodedTable) else None
             outcome = cls(model, argmax_decides=False).verdict(table)
         scores = outcome.scores
         agrees = scores is not None and bool(np.array_equal(scores.argmax(axis=1), outcome.codes))
@@ -237,11 +239,10 @@ class Judge:
         """Return the decision for `rows` (m, d) by the cheapest rule that agrees with the model's own."""
         if not self.argmax_decides or self.model.score is None:
             return self.predict(rows)[1]
-        calls = self._calls(rows)
-        if calls is not None and calls.score is not None and isinstance(rows, CodedTable):
-            scores = calls.score(rows)
-        else:
-            scores = self.model.score(table_of(rows))
+        calls, scores = self._calls(rows), None
+        if calls is not None and isinstance(rows, CodedTable):
+            scores = calls.score(rows) if calls.score is not None else calls.told(rows)[1]
+        scores = self.model.score(table_of(rows)) if scores is None else scores
         return Outcome(scores.argmax(axis=1), scores)
 
     def _calls(self, rows: Rows) -> CodedCalls | None:
@@ -257,7 +258,7 @@ def table_of(rows: Rows) -> pd.DataFrame:
     return rows.table if isinstance(rows, CodedTable) else rows
 
 
-def _told(model: OpenModel, rows: pd.DataFrame) -> tuple[NDArray[np.generic], NDArray[np.float64] | None]:
+def _told(model: OpenModel, rows: pd.DataFrame) -> Told:
     """Return the labels or values of rows (m, d), and the scores if there are some."""
     if model.both is not None and not model.regression:
         return model.both(rows)
@@ -265,13 +266,18 @@ def _told(model: OpenModel, rows: pd.DataFrame) -> tuple[NDArray[np.generic], ND
     return np.asarray(model.decide(rows)), scores
 
 
-def _coded(model: OpenModel, rows: CodedTable, some: pd.DataFrame) -> CodedModel | None:
-    """Return how a model is asked about coded rows; None if it says anything else of `some` of them, the first ones."""
-    asked = CodedTable(rows.space, rows.codes[: len(some)])
-    calls = None if model.by_codes is None or not asked.plain else model.by_codes(rows.space, some)
+def _coded(model: OpenModel, rows: CodedTable, told: Told | None) -> CodedModel | None:
+    """Return how a model is asked about coded rows; None if it says anything else of some of them than of a table.
+
+    Args:
+        model: the model; rows: those of the background.
+        told: what it says of the first ones, in one pass; None: not known.
+    """
+    asked = CodedTable(rows.space, rows.codes[:TRIED])
+    calls = None if model.by_codes is None or not asked.plain else model.by_codes(rows.space, asked.table)
     if calls is None:
         return None
-    (labels, scores), (expected, rated) = calls.told(asked), _told(model, some)
+    (labels, scores), (expected, rated) = calls.told(asked), told or _told(model, asked.table)
     said = [(labels, expected)] if rated is None else [(labels, expected), (scores, rated)]
     if rated is not None and calls.score is not None:
         said.append((calls.score(asked), rated))

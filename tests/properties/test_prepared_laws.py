@@ -530,7 +530,7 @@ def test_what_differs_from_the_model_is_not_asked() -> None:
 
     def turned(space: FeatureSpace, some: pd.DataFrame) -> CodedCalls:
         calls = opened.by_codes(space, some)
-        return calls._replace(score=lambda asked: calls.score(asked)[:, ::-1])
+        return calls._replace(score=lambda asked: opened.score(asked.table)[:, ::-1])
 
     assert Judge.learn(opened, coded(rows, known))[0].coded is not None
     assert Judge.learn(replace(opened, by_codes=turned), coded(rows, known))[0].coded is None

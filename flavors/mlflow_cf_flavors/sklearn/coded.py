@@ -90,14 +90,14 @@ class _Levels:
         part: the encoder; columns: (k,) of the codes.
         tables: for each of them, (levels + 1, width) what becomes of every level, and of a missing one.
         missing: (k,) whether it takes missing ones.
-        other: for each of them, (width,) what becomes of text that is no category; None where that is not known.
+        other: for each of them, (1, width) what becomes of text that is no category, or (0, width): not known.
     """
 
     part: Encoder
     columns: Columns
     tables: tuple[Table, ...]
     missing: Bools
-    other: tuple[Table, ...] | None
+    other: tuple[Table, ...]
 
     @classmethod
     def of(cls, part: Encoder, columns: Columns, space: FeatureSpace, select: Rows) -> _Levels | None:
@@ -108,21 +108,27 @@ class _Levels:
             columns: (k,) where the codes of its columns are; space: the features; select: rows -> those it was fitted
                 on.
         """
-        features = [space.features[column] for column in columns.tolist()]
-        most = max(len(feature.code_of) + 1 for feature in features)
-        if most * part.ends[-1] > MOST_CELLS or any(feature.numeric for feature in features):
+        known = [space.features[column] for column in columns.tolist()]
+        sizes = [len(feature.code_of) for feature in known]
+        if (max(sizes) + 2) * part.ends[-1] > MOST_CELLS or any(feature.numeric for feature in known):
             return None
-        nullable = np.array([feature.nullable for feature in features])
-        for missing in (nullable, nullable & _learned_missing(part), np.zeros_like(nullable)):
-            codes = np.zeros((most, len(space)))
-            for column, feature, too in zip(columns.tolist(), features, missing.tolist(), strict=True):
-                levels = np.append(np.arange(len(feature.code_of)), [np.nan] * too)
-                codes[:, column] = np.resize(levels, most)
-            with suppress(ValueError, UserWarning):  # about missing levels, if it does not know them
-                made = dense(part.step.transform(part.given(select(space.decode(codes)))))
-                ends = zip(features, pairwise(part.ends), strict=True)
-                tables = tuple(made[: len(feature.code_of) + 1, start:end] for feature, (start, end) in ends)
-                return cls(part, columns, tables, missing, _of_others(part, columns, space, select))
+        wider, texts = _with_other_text(part, columns, space)
+        nullable = np.array([feature.nullable for feature in known])
+        for missing, text in (
+            (nullable, texts),
+            (nullable & _learned_missing(part), []),
+            (np.zeros_like(nullable), []),
+        ):
+            codes = np.zeros((max(sizes) + 2, len(space)))
+            for at, (column, size) in enumerate(zip(columns.tolist(), sizes, strict=True)):
+                levels = [*range(size), np.nan if missing[at] else 0, *text[at : at + 1]]
+                codes[:, column] = np.resize(levels, len(codes))
+            with suppress(ValueError, UserWarning):  # about levels that it does not know
+                made = dense(part.step.transform(part.given(select(wider.decode(codes)))))
+                ends = list(zip(sizes, pairwise(part.ends), strict=True))
+                tables = tuple(made[: size + 1, start:end] for size, (start, end) in ends)
+                other = tuple(made[size + 1 : size + 1 + bool(text), start:end] for size, (start, end) in ends)
+                return cls(part, columns, tables, missing, other)
         return None
 
     def blocks(self, rows: CodedTable) -> tuple[list[Block], Bools]:
@@ -147,7 +153,7 @@ class _Levels:
         place = self.part.positions[at].get(level)
         if place is not None:
             return self.part.table[place, self.part.ends[at] : self.part.ends[at + 1]]
-        return self.other[at] if self.other is not None and isinstance(level, str) else None
+        return self.other[at][0] if len(self.other[at]) and isinstance(level, str) else None
 
     @cached_property
     def _sizes(self) -> Columns:
@@ -155,26 +161,19 @@ class _Levels:
         return np.array([len(table) - 1 for table in self.tables])
 
 
-def _of_others(part: Encoder, columns: Columns, space: FeatureSpace, select: Rows) -> tuple[Table, ...] | None:
-    """Return for each column of an encoder (width,) what it makes of text that is no category; None: it does not say.
+def _with_other_text(part: Encoder, columns: Columns, space: FeatureSpace) -> tuple[FeatureSpace, list[int]]:
+    """Return a space with text that is no category of an encoder, and its code in each of the columns, if all hold it.
 
-    Imputers may take some text as a missing value.
+    Imputers may take some text as a missing value: behind them, no text stands for others.
     """
-    if len(steps_of(part.step)) > 1:
-        return None
-    text = "?"
+    text, features = "?", list(space.features)
     while any(text in known for known in part.positions):
         text += "?"
-    features, codes = list(space.features), np.zeros((1, len(space)))
+    if len(steps_of(part.step)) > 1 or not all(features[column].can_hold(text) for column in columns.tolist()):
+        return space, []
     for column in columns.tolist():
-        if not features[column].can_hold(text):
-            return None
         features[column] = features[column].with_unseen((text,))
-        codes[0, column] = features[column].code_of[text]
-    with suppress(ValueError, UserWarning):
-        made = dense(part.step.transform(part.given(select(FeatureSpace(tuple(features)).decode(codes)))))
-        return tuple(made[0, start:end] for start, end in pairwise(part.ends))
-    return None
+    return FeatureSpace(tuple(features)), [features[column].code_of[text] for column in columns.tolist()]
 
 
 @dataclass(frozen=True, eq=False)

@@ -201,7 +201,10 @@ def _scores_by_codes(answers: Both, score: Scores, space: FeatureSpace, rows: pd
         space: the features; rows: some rows.
     """
     given = of_codes(score.select, space, rows)
-    return None if given is None else CodedCalls(PreparedOnce(given, answers), replace(score, select=given))
+    if given is None:
+        return None
+    alone = replace(score, select=given) if isinstance(answers, OneByOne) else None
+    return CodedCalls(PreparedOnce(given, answers), alone)
 
 
 def _scores(
