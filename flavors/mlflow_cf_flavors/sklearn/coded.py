@@ -1,7 +1,7 @@
 """The table that an estimator takes, made of codes at once, to the last bit as of the rows that they stand for.
 
 To make raw rows of codes, and of these the columns that an encoder makes of them, takes longer than most models do: of
-two rows of Adult (7 columns of levels, 5 of numbers) 1.8 ms, and .1 ms this way. What becomes of a level is known
+two rows of Adult (7 columns of levels, 5 of numbers) 1.2 ms, and .16 ms this way. What becomes of a level is known
 before: a code is its place in a table.
 """
 
@@ -101,7 +101,7 @@ class _Levels:
 
     @classmethod
     def of(cls, part: Encoder, columns: Columns, space: FeatureSpace, select: Rows) -> _Levels | None:
-        """Ask an encoder about all levels of some columns; None of too many, of numbers, and if it does not know them.
+        """Ask an encoder about all levels of some columns; None if they are too many, or numbers, or not known to it.
 
         Args:
             part: the encoder.
@@ -114,11 +114,8 @@ class _Levels:
             return None
         wider, texts = _with_other_text(part, columns, space)
         nullable = np.array([feature.nullable for feature in known])
-        for missing, text in (
-            (nullable, texts),
-            (nullable & _learned_missing(part), []),
-            (np.zeros_like(nullable), []),
-        ):
+        learned = nullable & _learned_missing(part)
+        for missing, text in ((nullable, texts), (learned, []), (np.zeros_like(nullable), [])):
             codes = np.zeros((max(sizes) + 2, len(space)))
             for at, (column, size) in enumerate(zip(columns.tolist(), sizes, strict=True)):
                 levels = [*range(size), np.nan if missing[at] else 0, *text[at : at + 1]]
