@@ -50,7 +50,7 @@ ROWS_AT_ONCE: Final = 1_024  # of a block, if each has several answers
 ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a pipeline's call costs 2 to 16 ms of Python however few rows
 # Of a block of several threads: each takes half of its share of what is left, so that they end together, and rows that
 # the first blocks leave are searched beside the last. With a quarter, a row costs 12 to 40 % more, with twice 0 to 12 %
-# less. Of a linear model a row takes 1 to 5 us, and a block 2 to 4 ms of Python whatever its size: with 512 rows two
+# less. Of a linear model a row takes 4 to 7 us, and a block some 3 ms of Python whatever its size: with 512 rows two
 # cores are 1.51 to 1.56 times one on 100,000 rows, with 2,048 1.59 to 1.64, with 4,096 1.65. Of a forest, a row of
 # which takes 0.5 ms, they are 1.86 times one with 512 rows, with 2,048 1.71.
 LEAST_ROWS: Final = 512
