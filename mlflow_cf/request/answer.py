@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -194,6 +194,7 @@ def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.Da
     request, search_with = ready
     # other processes would count calls of a server by themselves, and each go as fast as it may
     together = (request.deadline is not None and not request.caller.row_seconds) or request.session is not None
+    same = _SameRows()
     with progress(len(rows), watched=request.caller.owner) as count:
 
         def explain_some(some: Mapping[int, Row], started: float) -> None:
@@ -201,13 +202,46 @@ def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.Da
 
         if len(rows) > predictions.few and (portfolio := Portfolio.of(request, predictions)):
             beside = None if together or not request.caller.further else explain_some
-            rows = _in_blocks(portfolio, rows, found, count, beside)
+            rows, same = _in_blocks(portfolio, rows, found, count, beside)
             started = time.perf_counter()
         if len(rows) <= FEW or together:
             explain_some(rows, started)
         else:
             with Helpers(request, table, list(rows)) as helpers:
                 _with_helpers(helpers, rows, found, count, explain_some)
+        count(same.answer(found.single))
+
+
+@dataclass(frozen=True)
+class _SameRows:
+    """Rows with the same codes of which a model says the same: one of them is searched, the others have its answer.
+
+    Attributes:
+        first: by what they are, the number of the first one; others: the numbers of all others, and of the first one.
+    """
+
+    first: dict[tuple[bytes, ...], int] = field(default_factory=dict)
+    others: list[tuple[int, int]] = field(default_factory=list)
+
+    def new(self, rows: Mapping[int, Row], numbers: Iterable[int]) -> list[int]:
+        """Return the numbers of the rows, of those with some numbers, that are the first ones of their kind."""
+        kept = []
+        for number in numbers:
+            row = rows[number]
+            said = () if row.outcome is None else (row.outcome.codes, row.outcome.scores, row.outcome.values)
+            key = (row.codes.tobytes(), *(b"" if part is None else part.tobytes() for part in said))
+            if self.first.setdefault(key, number) == number:
+                kept.append(number)
+            else:
+                self.others.append((number, self.first[key]))
+        return kept
+
+    def answer(self, found: dict[int, Explanation]) -> int:
+        """Give all others the explanation of the first one, which took them no time; return how many there are."""
+        for number, first in self.others:
+            one = found[first]
+            found[number] = replace(one, diagnostics={**one.diagnostics, "seconds": 0.0})
+        return len(self.others)
 
 
 def _in_blocks(
@@ -216,12 +250,12 @@ def _in_blocks(
     found: Found,
     count: Callable[[int], object],
     explain_some: ExplainSome | None,
-) -> Mapping[int, Row]:
-    """Explain rows in blocks; return those that nothing settled.
+) -> tuple[Mapping[int, Row], _SameRows]:
+    """Explain rows in blocks; return those that nothing settled, and others that are the same.
 
     Their searches run Python, which one thread at a time can do: some are explained here while other threads go on.
     """
-    left, groups, blocks = list[int](), deque[list[int]](), portfolio.blocks(list(rows))
+    left, groups, blocks, same = list[int](), deque[list[int]](), portfolio.blocks(list(rows)), _SameRows()
 
     def explain_group() -> bool:
         if explain_some is None or not groups:
@@ -232,14 +266,14 @@ def _in_blocks(
     for number, block in enumerate(portfolio.answers(blocks, beside=explain_group), 1):
         found.blocks.extend(block.answers)
         count(sum(len(part.numbers) for part in block.answers))
-        left += block.left
+        left += same.new(rows, block.left)
         last = number == len(blocks) - BEFORE_LAST  # whose rows can be searched while other threads go on
         if explain_some is not None and left and (len(left) >= BESIDE_BLOCKS or last):
             groups.append(left)
             left = []
     while explain_group():
         pass
-    return {one: rows[one] for one in left}
+    return {one: rows[one] for one in left}, same
 
 
 def _with_helpers(

@@ -215,6 +215,26 @@ def test_a_row_that_fails_costs_its_part_alone(monkeypatch: pytest.MonkeyPatch) 
     assert [found[at].to_dict() for at in others] == [expected[at].to_dict() for at in others]
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("kind", ["forest", "boosting"])
+def test_rows_that_are_the_same_are_searched_once(kind: str, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    explained, rows = wrapped(kind, 0, 1), people(11, 40)
+    expected = explained.explain(rows, why_not=False, n_jobs=1)
+    searched, explaining = list[int](), answer.Explaining
+
+    def noted(request: Any, search: Any, predictions: Any, some: Any, *rest: Any) -> Any:
+        searched.extend(some)
+        return explaining(request, search, predictions, some, *rest)
+
+    monkeypatch.setattr(answer, "Explaining", noted)
+    monkeypatch.setattr(Portfolio, "block", lambda *_: [])  # nothing is settled
+    found = explained.explain(pd.concat([rows] * 3, ignore_index=True), why_not=False, n_jobs=jobs)
+    assert [one.to_dict() for one in found] == [one.to_dict() for one in expected] * 3
+    assert sorted(searched) == [at for at, one in enumerate(expected) if one.status != "already"]
+    assert all(found[at].diagnostics["seconds"] > 0 for at in searched)
+    assert all(found[at + 40].diagnostics["seconds"] == 0 for at in searched)
+
+
 @dear(5)
 @given(kind=st.sampled_from(["tree", "forest", "boosting"]), constraints=st.integers(0, len(CONSTRAINTS) - 1))
 def test_a_row_is_answered_as_alone(kind: str, constraints: int) -> None:
