@@ -53,10 +53,10 @@ def test_rows_that_were_left_out_are_told_what_would_do(forest: tuple[ExplainedM
     made.explain(rows)
     found = made.explain(many, time_limit_s=10 * (time.perf_counter() - start))
     assert found[0].status == "found"
-    last = found[-1]
-    assert last.status == "budget"
-    assert "a time_limit_s of about " in last.reason
-    assert last.reason.endswith(f" would do for {len(many):,} rows")
+    reasons = [one.reason for one in found if one.status == "budget"]
+    assert "a time_limit_s of about " in reasons[-1]
+    searched = int(reasons[-1].rsplit(" would do for ", 1)[1].removesuffix(" rows").replace(",", ""))
+    assert len(reasons) <= searched <= len(many)  # blocks settle the others
 
 
 @pytest.mark.parametrize("way", ["opened", "unopened", "certified"])
