@@ -234,6 +234,11 @@ def test_numbers_are_taken_as_arrays(step: Any, dtypes: list[str], *, alone: boo
     assert same(outcome_of(found, rows), outcome_of(given_step.transform, rows))
 
 
+def fitted(model: Any, rows: pd.DataFrame) -> Any:
+    """Return a model that was fitted on the rows whose numbers add up to more than the median."""
+    return model.fit(rows, (rows.sum(axis=1) > rows.sum(axis=1).median()).to_numpy(dtype=int))
+
+
 ESTIMATORS = [
     DecisionTreeClassifier(max_depth=3),
     KNeighborsClassifier(),
@@ -262,9 +267,8 @@ ESTIMATORS = [
 )
 def test_estimators_answer_arrays_as_tables(estimator: Any, dtypes: list[str], **drawn: Any) -> None:
     fitted_on, rows = two_tables(dtypes, **drawn)
-    labels = (fitted_on.sum(axis=1) > fitted_on.sum(axis=1).median()).to_numpy(dtype=int)
     try:
-        model = clone(estimator).fit(fitted_on, labels)
+        model = fitted(clone(estimator), fitted_on)
     except (ValueError, TypeError):  # as above
         reject()
     opened = open_sklearn(model, rows=fitted_on)
@@ -453,11 +457,10 @@ def test_codes_become_the_same_table(
 )
 def test_judges_say_the_same_of_codes(estimator: Any, dtypes: list[str], *, piped: bool, **drawn: Any) -> None:
     fitted_on, rows = two_tables(dtypes, **drawn)
-    labels = (fitted_on.sum(axis=1) > fitted_on.sum(axis=1).median()).to_numpy(dtype=int)
     try:
         known = FeatureSpace.infer(fitted_on)
         model = clone(estimator)
-        model = (make_pipeline(StandardScaler(), model) if piped else model).fit(fitted_on, labels)
+        model = fitted(make_pipeline(StandardScaler(), model) if piped else model, fitted_on)
     except (ValueError, TypeError, InputError):  # as above
         reject()
     opened = open_sklearn(model, rows=fitted_on)

@@ -45,13 +45,13 @@ class CodedNumbers:
 
     Attributes:
         columns: (k,) of the codes; dtype, order: of the array.
-        turned: (k,) what is added to a code, so that 0 of a whole number has no sign; it changes no other.
+        zeros: (k,) what is added to codes: -0 of a whole number becomes 0, as in a table; no other number changes.
     """
 
     columns: Columns
     dtype: np.dtype[Any]
     order: Literal["C", "F"]
-    turned: Floats
+    zeros: Floats
 
     @classmethod
     def of(cls, columns: Columns, some: pd.DataFrame) -> CodedNumbers | None:
@@ -59,12 +59,12 @@ class CodedNumbers:
         table = as_array(some)
         if table is None or len(some) < 2:  # one row lies in memory either way
             return None
-        turned = np.array([0.0 if dtype.kind in "iu" else -0.0 for dtype in some.dtypes])
-        return cls(columns, table.dtype, "C" if table.flags.c_contiguous else "F", turned)
+        zeros = np.array([0.0 if dtype.kind in "iu" else -0.0 for dtype in some.dtypes])
+        return cls(columns, table.dtype, "C" if table.flags.c_contiguous else "F", zeros)
 
     def __call__(self, rows: CodedTable) -> Table:
         """Return the array of rows (n, d)."""
-        return np.asarray(rows.codes.take(self.columns, axis=1) + self.turned, dtype=self.dtype, order=self.order)
+        return np.asarray(rows.codes.take(self.columns, axis=1) + self.zeros, dtype=self.dtype, order=self.order)
 
 
 @dataclass(frozen=True, eq=False)
