@@ -16,7 +16,7 @@ import numpy as np
 from mlflow_cf.constraints import Origin
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import CodedTable, FeatureSpace, Floats
+from mlflow_cf.features import CodedTable, FeatureSpace, Floats, columns_with
 from mlflow_cf.goal.scorer import Scorer, joined
 from mlflow_cf.goal.targets import BoundTarget, Rating, Votes, spread_of
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
@@ -148,7 +148,7 @@ class Requirements:
         Structures know the levels of the background, and read all others as unknown, while the model may know them.
         """
         unread: Bools = space.unknown_from <= X
-        for column in np.flatnonzero(unread.any(axis=0)).tolist():
+        for column in columns_with(unread):
             feature, some = space.features[column], np.flatnonzero(unread[:, column])
             codes, of_code = np.unique(X[some, column], return_inverse=True)
             read = [self.reads(feature.name, feature.value(code)) for code in codes.tolist()]

@@ -153,6 +153,12 @@ class Outcome:
         return Outcome(np.where(rows, -1, self.codes), self.scores, values, further)
 
 
+def classes_of(codes: NDArray[np.intp]) -> list[int]:
+    """Return which positions of classes are among some (m,), ascending; -1, for no class, is the first."""
+    found: list[int] = (np.flatnonzero(np.bincount(codes + 1)) - 1).tolist()
+    return found
+
+
 class CodedModel(NamedTuple):
     """What was learned of a model about codes.
 

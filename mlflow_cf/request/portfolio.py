@@ -25,7 +25,7 @@ from mlflow_cf.explainers.geco.sweeps import NEAREST, SOON, SOON_SHARE
 from mlflow_cf.features import CodedTable, Floats
 from mlflow_cf.goal import BoundTarget, Scorer
 from mlflow_cf.goal.requirements import meets_all
-from mlflow_cf.model.judge import Outcome
+from mlflow_cf.model.judge import Outcome, classes_of
 from mlflow_cf.model.parity import DOUBLE
 from mlflow_cf.portfolio.listed import NearestListed
 from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled, SettledSets
@@ -104,9 +104,9 @@ class Portfolio:
         rows = predictions.rows
         return cls(request, predictions, rows) if isinstance(rows, PredictedRows) and is_plain(request) else None
 
-    def blocks(self, numbers: Sequence[int]) -> list[Codes]:
-        """Return the rows with these numbers in blocks, for as many threads as there may be."""
-        threads, rows = self._request.admission.threads(self._request.caller.further), np.array(numbers, dtype=np.intp)
+    def blocks(self, rows: Codes) -> list[Codes]:
+        """Return rows (m,), by their number, in blocks for as many threads as there may be."""
+        threads = self._request.admission.threads(self._request.caller.further)
         sizes = self._sizes
         if threads == 1:
             return np.array_split(rows, -(-len(rows) // sizes.most))
@@ -138,7 +138,7 @@ class Portfolio:
 
     def prepare(self, numbers: Codes) -> None:
         """Set up what blocks share before threads need it."""
-        for own in np.unique(self._own(numbers)).tolist():
+        for own in classes_of(self._own(numbers)):
             self._settling(own)
         _ = self._bound_policy, self._most_paired
 
@@ -161,7 +161,7 @@ class Portfolio:
         started = time.perf_counter()
         parts: list[BlockAnswers] = []
         everyones, read = self._own(numbers), self._read(numbers)
-        for own in np.unique(everyones).tolist():
+        for own in classes_of(everyones):
             some, known = numbers[(everyones == own) & read], self._settling(own)
             part = None if known is None or not len(some) else self._settle(some, known)
             parts += [] if part is None else [part]
@@ -178,7 +178,9 @@ class Portfolio:
     def _read(self, numbers: Codes) -> Bools:
         """Return (m,) which rows were predicted together and have only levels that the structure can read."""
         unread = self._request.requirements.unread_levels(self.predictions.space, self._rows.codes[numbers])
-        return np.asarray((self._rows.place[numbers] >= 0) & ~unread.any(axis=1))
+        read = self._rows.place[numbers] >= 0
+        read[np.flatnonzero(unread) // unread.shape[1]] = False
+        return read
 
     def _settling(self, own: int) -> Settling | None:
         """Return what settles rows that the model predicts as the class at position `own`."""

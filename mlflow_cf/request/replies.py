@@ -12,7 +12,7 @@ import numpy as np
 from mlflow_cf.errors import frames
 from mlflow_cf.features import FeatureSpace, Floats, Level
 from mlflow_cf.goal import BoundTarget, Requirements
-from mlflow_cf.model.judge import Label, Outcome
+from mlflow_cf.model.judge import Label, Outcome, classes_of
 from mlflow_cf.model.remote import Session, UnavailableError
 from mlflow_cf.plans.functions import counted, with_failures
 from mlflow_cf.plans.plan import Plan, plan_steps
@@ -63,7 +63,7 @@ def predicted(request: Request, rows: PredictedRows, numbers: Codes) -> tuple[li
     places = rows.place[numbers]
     labels: list[Label | None] = [rows.labels[place] for place in places.tolist()]
     outcome, likely = rows.outcome.take(places), np.empty(len(places))
-    for own in np.unique(outcome.codes).tolist():
+    for own in classes_of(outcome.codes):
         some = np.flatnonzero(outcome.codes == own)
         likely[some] = request.bound_target(own).probability(outcome.take(some))
     return [None if label != label else label for label in labels], likely  # noqa: PLR0124  NaN

@@ -21,7 +21,7 @@ from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import BoundTarget, Rating, Requirements
 from mlflow_cf.goal.requirements import rate_all
-from mlflow_cf.model.judge import CountedJudge
+from mlflow_cf.model.judge import CountedJudge, classes_of
 from mlflow_cf.model.remote import Session
 from mlflow_cf.policy import Limits, Query, Target, WhyNotAsked
 from mlflow_cf.policy.limits import Variety
@@ -228,7 +228,7 @@ def wanted_numbers(request: Request, rows: PredictedRows) -> Codes:
     outcome, wanted = rows.outcome, np.zeros(len(rows.outcome.codes), dtype=np.bool_)
     if request.query.explain == "none":
         return np.empty(0, dtype=np.intp)
-    for own in np.unique(outcome.codes).tolist():
+    for own in classes_of(outcome.codes):
         some = np.flatnonzero(outcome.codes == own)
         wanted[some] = request.target.differs or ~request.bound_target(own).met(outcome.take(some))
     found = np.zeros(len(rows), dtype=np.bool_)

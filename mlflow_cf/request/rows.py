@@ -209,3 +209,8 @@ class SomeRows(Mapping[int, Row]):
         if at == len(self.numbers) or self.numbers[at] != number:
             raise KeyError(number)
         return self._rows[number]
+
+
+def numbers_of(rows: Mapping[int, Row]) -> NDArray[np.intp]:
+    """Return the numbers (n,) of some rows, in order."""
+    return rows.numbers if isinstance(rows, SomeRows) else np.fromiter(rows, dtype=np.intp, count=len(rows))
