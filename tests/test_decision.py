@@ -90,3 +90,12 @@ def test_without_a_least_share_no_more_than_doubt_is_between(target: SumTarget, 
     far = 2 * target.classes * DOUBT
     assert not may[~favourable & (margin > far)].any()
     assert sure[favourable & (margin > far)].all()
+
+
+@pytest.mark.parametrize("target", [of_values(0.0, 1.0), of_class("softmax", 3, 1, 0.0)])
+@pytest.mark.parametrize("unasked", [np.array(0x7FF0000000000001).view(np.float64), 1e308, np.inf])
+def test_sums_that_nobody_asked_for_may_be_anything(target: SumTarget, unasked: float) -> None:
+    """Sweeps leave room for them as it was: numpy warned of what was there, once in many runs."""
+    sums = np.full((5, target.width), unasked)
+    target.leads(sums, np.full(target.width, -10.0))
+    target.leads(sums, np.zeros(target.width))

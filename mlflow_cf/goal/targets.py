@@ -257,13 +257,13 @@ class SumTarget:
         """Return the raw scores (m * models, width) of all models that vote, of raw scores (m, models * width)."""
         return sums.reshape(-1, self.width)
 
+    @np.errstate(invalid="ignore", over="ignore")  # sums that nobody asked for may be anything
     def leads(self, sums: Floats, weights: Floats) -> Floats:
         """Return what each model decides by (m, models): its raw scores among all (m, k), times `weights` (width,)."""
         own, width = self.of(sums), self.width
         if width == 1:  # a product of matrices takes several times as long
             return np.asarray(own * weights)
-        with np.errstate(invalid="ignore"):  # sums that nobody asked for may be NaN, of which some products warn
-            found: Floats = self.each(own) @ weights
+        found: Floats = self.each(own) @ weights
         return found.reshape(len(own), own.shape[1] // width)
 
 
