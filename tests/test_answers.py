@@ -148,9 +148,12 @@ def test_the_second_of_equal_scores_where_one_half_is_enough():
 
 def test_a_lead_within_rounding_is_no_lead():
     def both(scores):
-        return ClearScore(lambda _: np.array(["asked"]), lambda _: np.array([scores]), ("a", "b"))(None)[0].tolist()
+        classes = ("a", "b", "c")[: len(scores)]
+        return ClearScore(lambda _: np.array(["asked"]), lambda _: np.array([scores]), classes)(None)[0].tolist()
 
     assert both([0.4, 0.6]) == ["b"]
     assert both([0.5 + 1e-9, 0.5 - 1e-9]) == ["asked"]
     assert both([1e6, 1e6 - 0.5]) == ["asked"]
     assert both([np.nan, 1.0]) == ["asked"]
+    assert both([0.2, 0.5, 0.3]) == ["b"]
+    assert both([0.2, 0.4, 0.4]) == both([-1e6, 0.3, 0.7]) == ["asked"]

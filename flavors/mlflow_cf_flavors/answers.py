@@ -88,8 +88,10 @@ class ClearScore:
         scores = self.scores(rows)
         if len(self.classes) < 2:
             return self.decide(rows), scores
-        largest = np.partition(scores, -2, axis=1)[:, -2:]
-        if (largest[:, 1] - largest[:, 0] > CLEAR * np.maximum(1.0, np.abs(scores).max(axis=1))).all():
+        one, other = scores.T if len(self.classes) == 2 else np.partition(scores, -2, axis=1)[:, -2:].T
+        sizes = np.abs(scores).T
+        largest = np.maximum(*sizes) if len(sizes) == 2 else sizes.max(axis=0)  # of two, in a tenth of the time
+        if (np.abs(one - other) > CLEAR * np.maximum(1.0, largest)).all():
             return np.asarray(self.classes)[scores.argmax(axis=1)], scores
         return self.decide(rows), scores
 

@@ -71,9 +71,13 @@ class CodeRanges:
 
     def hold(self, codes: Floats) -> bool:
         """Whether all codes (n, d) are such."""
-        held = (codes >= self.low) & (codes <= self.high) & (~self.whole | (np.floor(codes) == codes))
-        held |= np.isnan(codes) & self.missing
-        if not held.all():
+        nearest = np.clip(codes, self.low, self.high)
+        if self.whole.all():
+            np.floor(nearest, out=nearest)
+        else:
+            nearest[:, self.whole] = np.floor(nearest[:, self.whole])
+        held = nearest == codes
+        if not held.all() and not (held | (np.isnan(codes) & self.missing)).all():
             return False
         some = codes[:, self.single]
         return not some.size or np.array_equal(some, some.astype(np.float32), equal_nan=True)

@@ -32,8 +32,8 @@ from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
 from mlflow_cf.features.tables import Rows, as_rows, check_table
 
-Share = Callable[[Callable[[slice], None], Sequence[slice]], Iterable[None]]
-READ_AT_ONCE = 16_384  # rows of a long table
+Share = Callable[[Callable[[int], None], Sequence[int]], Iterable[None]]
+READ_AT_ONCE = 8_192  # rows of a long table of numbers
 
 
 class Misfit(str):
@@ -220,9 +220,9 @@ class FeatureSpace:
         """Return the space covering `frame`, and its rows coded by that: what has no code is read once more.
 
         Args:
-            frame: the rows; share: as `map`, which may have threads, of which each reads some rows.
+            frame: the rows; share: as `map`, which may have threads, of which each reads some columns.
         """
-        codes, bad = self._encoded(frame) if share is map else self._encoded_by(share, frame)
+        codes, bad = self._encoded(frame, share)
         uncoded = {column: np.flatnonzero(bad[:, column]) for column in columns_with(bad)}
         raw = {column: frame[self.features[column].column].iloc[rows] for column, rows in uncoded.items()}
         space = self._covering(raw)
@@ -231,30 +231,33 @@ class FeatureSpace:
                 codes[rows, column], bad[rows, column] = encode_column(feature, raw_array(raw[column]))
         return space, codes, self._misfits(frame, bad) if uncoded else {}
 
-    def _encoded_by(self, share: Share, frame: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the same as below of a long table, some rows after the other, or at once."""
-        codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
-
-        def read(rows: slice) -> None:
-            codes[rows], bad[rows] = self._encoded(frame.iloc[rows])
-
-        starts = range(0, len(frame), READ_AT_ONCE)
-        for _ in share(read, [slice(start, start + READ_AT_ONCE) for start in starts]):
-            pass
-        return codes, bad
-
-    def _encoded(self, frame: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
+    def _encoded(self, frame: pd.DataFrame, share: Share = map) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the codes of rows (n, d), and which values have none (n, d)."""
         if len(frame) == 1 and self._plain_dtypes is None and (alone := self._encode_row(frame)) is not None:
             return alone[None], np.zeros((1, len(self)), dtype=np.bool_)
-        # all at once: a column by itself takes longer than its rows
-        codes = self._encode_plain(frame)
-        if codes is not None:
-            return codes, np.abs(codes) > self._largest
+        # some rows at once: a column by itself takes longer, and so do several threads
+        if len(frame) <= READ_AT_ONCE and (plain_codes := self._encode_plain(frame)) is not None:
+            return plain_codes, np.abs(plain_codes) > self._largest
         codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
-        for column, feature in enumerate(self.features):
+        if self._encode_plain(frame.iloc[:0]) is not None:
+            for start in range(0, len(frame), READ_AT_ONCE):
+                rows = slice(start, start + READ_AT_ONCE)
+                codes[rows] = self._encode_plain(frame.iloc[rows])
+                bad[rows] = np.abs(codes[rows]) > self._largest
+            return codes, bad
+
+        def read(column: int) -> None:
+            feature = self.features[column]
             codes[:, column], bad[:, column] = encode_column(feature, raw_array(frame[feature.column]))
+
+        for _ in share(read, self._longest_first):
+            pass
         return codes, bad
+
+    @cached_property
+    def _longest_first(self) -> list[int]:
+        """The columns in the order of the time that reading them takes: looking up levels takes longest."""
+        return sorted(range(len(self)), key=lambda column: self.features[column].numeric)
 
     def _misfits(self, frame: pd.DataFrame, bad: NDArray[np.bool_]) -> dict[int, Misfit]:
         """Return why rows cannot be coded some of whose values (n, d) have no code, by position."""

@@ -199,8 +199,8 @@ class UnitScores:
 
     @property
     def numbers(self) -> int:
-        """The entries of a row in the first layer."""
-        return len(self.structure.first.start)
+        """A quarter of the terms of a row's units, which are added up and not kept."""
+        return len(self.structure.first.start) * len(self.layer.bias) // 4
 
     @cached_property
     def blocks(self) -> UnitBlocks:

@@ -225,15 +225,13 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> Mapping[int, Row]:
 
 def wanted_numbers(request: Request, rows: PredictedRows) -> Codes:
     """Return the numbers of the rows that need a counterfactual, ascending."""
-    outcome, wanted = rows.outcome, np.zeros(len(rows.outcome.codes), dtype=np.bool_)
+    outcome, wanted = rows.outcome, np.zeros(len(rows.outcome.codes) + 1, dtype=np.bool_)  # the last: predicted alone
     if request.query.explain == "none":
         return np.empty(0, dtype=np.intp)
     for own in classes_of(outcome.codes):
-        some = np.flatnonzero(outcome.codes == own)
-        wanted[some] = request.target.differs or ~request.bound_target(own).met(outcome.take(some))
-    found = np.zeros(len(rows), dtype=np.bool_)
-    together = rows.place >= 0
-    found[together] = wanted[rows.place[together]]
+        unmet = request.target.differs or ~request.bound_target(own).met(outcome)
+        wanted[:-1] |= (outcome.codes == own) & unmet
+    found = wanted[rows.place]
     for number, row in rows.alone.items():
         found[number] = is_wanted(request, row)
     return np.flatnonzero(found)

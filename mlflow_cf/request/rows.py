@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import CodedTable, FeatureSpace, Floats
 from mlflow_cf.features.space import Misfit
-from mlflow_cf.features.space import Share as ShareRows
+from mlflow_cf.features.space import Share as ShareColumns
 from mlflow_cf.model.judge import Decides, Label, Outcome
 from mlflow_cf.model.remote import UnavailableError
 from mlflow_cf.proof.verify import joined_outcomes
@@ -35,7 +35,7 @@ class CodedRows:
     faults: Mapping[int, str]
 
     @classmethod
-    def of(cls, known: FeatureSpace, frame: pd.DataFrame, share: ShareRows = map) -> CodedRows:
+    def of(cls, known: FeatureSpace, frame: pd.DataFrame, share: ShareColumns = map) -> CodedRows:
         """Code rows by the `known` features, which are extended by levels that the background does not have.
 
         Args:

@@ -128,7 +128,7 @@ def test_a_long_column_is_coded_as_a_short_one(column: pd.Series, asked: pd.Seri
 
 
 @given(st.one_of(level_columns(), truths), st.one_of(level_columns(), truths, integer_columns(), strange))
-def test_rows_are_coded_some_at_once_as_all_are(column: pd.Series, asked: pd.Series) -> None:
+def test_long_tables_are_coded_as_short_ones(column: pd.Series, asked: pd.Series) -> None:
     words = [f"w{place % 2}" for place in range(len(column))]
     space = FeatureSpace.infer(pd.DataFrame({"x": column, "word": words}))
     rows = pd.DataFrame({"x": asked, "word": [f"w{place % 3}" for place in range(len(asked))]})
@@ -136,6 +136,18 @@ def test_rows_are_coded_some_at_once_as_all_are(column: pd.Series, asked: pd.Ser
     with patch.object(spaces, "READ_AT_ONCE", 3), ThreadPoolExecutor(2) as threads:
         shared, found, faults = space.encode_covered(rows, threads.map)
     assert [feature.known for feature in shared.features] == [feature.known for feature in covering.features]
+    np.testing.assert_array_equal(found, codes)
+    assert faults == misfits
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=9), st.sampled_from((np.float64, np.float32, object)))
+def test_long_tables_of_numbers_are_coded_as_short_ones(values: list[float], dtype: type) -> None:
+    """Also where columns are of other types than the background's."""
+    space = FeatureSpace.infer(pd.DataFrame({"x": [0.5, 1.5, np.nan], "y": [1.0, 2.0, 3.0]}))
+    rows = pd.DataFrame({"x": np.array(values, dtype=dtype), "y": 1.0})
+    codes, misfits = space.encode_rows(rows)
+    with patch.object(spaces, "READ_AT_ONCE", 2):
+        found, faults = space.encode_rows(rows)
     np.testing.assert_array_equal(found, codes)
     assert faults == misfits
 

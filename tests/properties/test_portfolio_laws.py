@@ -49,6 +49,7 @@ def in_blocks(size: int | None) -> Iterator[None]:
             patch.setattr(answer, "BESIDE_BLOCKS", size)
             patch.setattr(portfolio, "ROWS_AT_ONCE", size)
             patch.setattr(portfolio, "LEAST_ROWS", size)
+            patch.setattr(portfolio, "LEAST_OF_LAYERS", size)
             patch.setattr(portfolio, "ROWS_JUDGED", 3 * size)
             patch.setattr(portfolio, "ROWS_LISTED", 2 * size)
             patch.setattr(portfolio, "LEAST_LISTED", size)

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf.features import CodedTable, FeatureSpace, Level
+from mlflow_cf.features import CodedTable, FeatureSpace, Level, columns_with
 from mlflow_cf_flavors.answers import Floats, Rows, as_array
 from mlflow_cf_flavors.sklearn.arrays import Numbers
 from mlflow_cf_flavors.sklearn.calls import Prepared
@@ -131,6 +131,9 @@ class _Levels:
     def blocks(self, rows: CodedTable) -> tuple[list[Block], Bools]:
         """Return their columns of rows (n, d), and of which (n,) they are not known."""
         codes = rows.codes.take(self.columns, axis=1)
+        if (codes < self._sizes).all():
+            places = codes.T.astype(np.intp, order="C")
+            return [Block(*known) for known in zip(self.tables, places, strict=True)], np.zeros(len(codes), np.bool_)
         gone, beyond = np.isnan(codes), codes >= self._sizes
         lost_too = gone & ~self.missing
         unknown = np.zeros(len(codes), dtype=np.bool_)
@@ -138,7 +141,7 @@ class _Levels:
             unknown |= lost_too.any(axis=1)
         places = np.where(gone, self._sizes, codes + beyond).T.astype(np.intp, order="C")
         tables = list(self.tables)
-        for at in np.flatnonzero(beyond.any(axis=0)).tolist():
+        for at in columns_with(beyond):
             met = [self._met(at, level) for level in rows.space.features[self.columns[at]].known[self._sizes[at] :]]
             lost = np.array([row is None for row in met])
             tables[at] = np.vstack([tables[at], *(tables[at][0] if row is None else row for row in met)])
@@ -189,7 +192,7 @@ class CodedStep:
     def __call__(self, rows: CodedTable) -> Any:
         """Return the table of rows (n, d); the first step is asked about those of which some columns are not known."""
         found = [part.blocks(rows) for part in self.parts]
-        unknown = np.any([lost for _, lost in found], axis=0)
+        unknown = np.logical_or.reduce([lost for _, lost in found])
         others = np.flatnonzero(unknown)
         if len(others) and (self.step.kind is not None or unknown.all()):
             return self.prepared(rows.table)

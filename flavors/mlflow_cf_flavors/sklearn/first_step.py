@@ -26,10 +26,12 @@ from mlflow_cf_flavors.sklearn.sources import is_missing
 
 Transformer = Any  # scikit-learn carries no types
 Table = NDArray[Any]
+Columns = NDArray[np.intp]
 Transform = Callable[[Any], Any]
 
 MOST_CELLS: Final = 1 << 20  # of a table of categories, which are 8 MB; an encoder of more is asked about all rows
 FEW: Final = 100  # cells that are looked up one by one; sorting out the distinct ones takes as long as this
+MANY: Final = 4_096  # rows, for which looking where a table has zeros takes less than writing them
 OTHER: Final = -1  # position of a value that is no category
 # what makes the same of an array as of a table with its columns; all work on each column, or each cell, by itself
 _OF_NUMBERS: Final = frozenset(
@@ -54,21 +56,30 @@ class Block:
     """Some of the prepared columns: ``table[rows]``, or `table` itself where `rows` is None."""
 
     table: Table
-    rows: NDArray[np.intp] | None
+    rows: Columns | None
 
     def columns(self) -> Table:
         """Return the columns (n, width)."""
         return self.table if self.rows is None else self.table.take(self.rows, axis=0)
 
+    def single(self) -> tuple[Table, Columns] | None:
+        """Return for each row of the table its only value, as of categories that have a column each, and its column.
+
+        All others are 0. None where a row has several, or where the columns are the table itself.
+        """
+        filled = (self.table != 0) | np.signbit(self.table)
+        if self.rows is None or not filled.shape[1] or filled.sum(axis=1).max() > 1:
+            return None
+        where = filled.argmax(axis=1)
+        return self.table[np.arange(len(where)), where], where
+
     def entries(self, start: int) -> tuple[Table, NDArray[np.int32]]:
         """Return values (n, e) and their columns (n, e) in a table where they begin at `start`; the rest is 0."""
-        places = np.arange(start, start + self.table.shape[1], dtype=np.int32)
-        filled = self.table != 0
-        if self.rows is None or not filled.shape[1] or filled.sum(axis=1).max() > 1:
+        places, alone = np.arange(start, start + self.table.shape[1], dtype=np.int32), self.single()
+        if alone is None or self.rows is None:
             values = self.columns()
             return values, np.broadcast_to(places, values.shape)
-        where = filled.argmax(axis=1)  # the only one, as of categories that have a column each
-        values = self.table[np.arange(len(where)), where]
+        values, where = alone
         return values[self.rows, None], places[where][self.rows, None]
 
 
@@ -189,10 +200,30 @@ class FirstStep:
         if self.kind is not None:
             return _compressed(blocks, count, self.kind)
         dtype, ends = np.result_type(*(block.table.dtype for block in blocks)), _ends(blocks)
+        if count >= MANY:
+            return _scattered(blocks, np.zeros((count, ends[-1]), dtype, self.order))
         table = np.empty((count, ends[-1]), dtype, self.order)
         for block, (start, end) in zip(blocks, pairwise(ends), strict=True):
             table[:, start:end] = block.columns()
         return table
+
+
+def _scattered(blocks: Sequence[Block], table: Table) -> Table:
+    """Return a table of zeros with the columns of all blocks; of categories, the one value of each row is written."""
+    alone: list[tuple[Table, Columns, Columns]] = []
+    for block, (start, end) in zip(blocks, pairwise(_ends(blocks)), strict=True):
+        if block.rows is None or (single := block.single()) is None:
+            table[:, start:end] = block.columns()
+        else:
+            alone.append((single[0], single[1] + start, block.rows))
+    if alone:  # all at once: threads wait for each other between steps
+        values, columns, rows = zip(*alone, strict=True)
+        first = list(accumulate(map(len, values[:-1]), initial=0))
+        places = np.stack(rows) + np.array(first)[:, None]
+        below, beside = np.array(table.strides) // table.itemsize
+        cells = (np.concatenate(columns) * beside).take(places) + below * np.arange(len(table))
+        table.reshape(-1, order="A")[cells] = np.concatenate(values).take(places)
+    return table
 
 
 def first_step(step: Transformer, rows: Any) -> Transform:
@@ -286,7 +317,7 @@ def _of_sklearn(step: Transformer) -> bool:
     return type(step).__module__.startswith("sklearn.")
 
 
-def _looked_up(column: pd.Series[Any], positions: Mapping[Any, int]) -> NDArray[np.intp]:
+def _looked_up(column: pd.Series[Any], positions: Mapping[Any, int]) -> Columns:
     """Return the position (n,) of each cell's value; `OTHER` for missing ones, too, which may be of several kinds."""
     if len(column) <= FEW:
         return np.array([positions.get(value, OTHER) for value in column.tolist()], dtype=np.intp)
