@@ -23,7 +23,9 @@ READERS: Final[Mapping[str, Callable[[Path], pd.DataFrame]]] = {  # of whole tab
     ".json": pd.read_json,
     ".parquet": pd.read_parquet,
 }
-ROWS_A_BLOCK: Final = 10_000  # what their explanations hold in memory is some tens of megabytes
+# Of a block: its explanations hold some tens of megabytes. With half as many, XGBoost on Adult takes 10 % longer on one
+# core, and 13 % on two.
+ROWS_A_BLOCK: Final = 20_000
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ def in_blocks(size: int | None) -> Iterator[None]:
             patch.setattr(portfolio, "LEAST_ROWS", size)
             patch.setattr(portfolio, "LEAST_OF_LAYERS", size)
             patch.setattr(portfolio, "ROWS_JUDGED", 3 * size)
+            patch.setattr(portfolio, "LAYERS_JUDGED", 3 * size)
             patch.setattr(portfolio, "ROWS_LISTED", 2 * size)
             patch.setattr(portfolio, "LEAST_LISTED", size)
             patch.setattr(nearest, "MOST_ROWS", max(size // 2, 1))
