@@ -55,8 +55,7 @@ def test_rows_that_were_left_out_are_told_what_would_do(forest: tuple[ExplainedM
     assert found[0].status == "found"
     reasons = [one.reason for one in found if one.status == "budget"]
     assert "a time_limit_s of about " in reasons[-1]
-    searched = int(reasons[-1].rsplit(" would do for ", 1)[1].removesuffix(" rows").replace(",", ""))
-    assert len(reasons) <= searched <= len(many)  # blocks settle the others
+    assert reasons[-1].endswith(f" would do for {len(many):,} rows")
 
 
 @pytest.mark.parametrize("way", ["opened", "unopened", "certified"])

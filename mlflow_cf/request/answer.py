@@ -22,7 +22,7 @@ from mlflow_cf.features import Rows
 from mlflow_cf.proof.pipeline import Answer
 from mlflow_cf.request.block_answers import Found
 from mlflow_cf.request.expected import Predictions, coded
-from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, progress
+from mlflow_cf.request.explaining import FIRST_ROWS, ROWS_AT_ONCE, Explaining, Whole, progress
 from mlflow_cf.request.helpers import Helpers
 from mlflow_cf.request.levers import LeverRequest
 from mlflow_cf.request.portfolio import FEW, Portfolio, few_rows
@@ -196,16 +196,17 @@ def _explain_all(predictions: Predictions, rows: Mapping[int, Row], table: pd.Da
     request, search_with = ready
     # other processes would count calls of a server by themselves, and each go as fast as it may
     together = (request.deadline is not None and not request.caller.row_seconds) or request.session is not None
-    same = _SameRows()
+    same, whole = _SameRows(), Whole(len(rows), len(rows), 0.0)
     with progress(len(rows), watched=request.caller.owner) as count:
 
         def explain_some(some: Mapping[int, Row], started: float) -> None:
-            _explain(Explaining(request, search_with, predictions, some, len(rows), count), started, found.single)
+            _explain(Explaining(request, search_with, predictions, some, whole, count), started, found.single)
 
         if len(rows) > predictions.few and (portfolio := Portfolio.of(request, predictions)):
             beside = None if together or not request.caller.further else explain_some
             rows, same = _in_blocks(portfolio, rows, found, count, beside)
-            started = time.perf_counter()
+            began, started = started, time.perf_counter()
+            whole = Whole(whole.rows, len(rows), started - began)
         if len(rows) <= FEW or together:
             explain_some(rows, started)
         else:

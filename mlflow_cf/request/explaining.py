@@ -60,6 +60,19 @@ class Unsettled(NamedTuple):
     evaluations: int
 
 
+class Whole(NamedTuple):
+    """All rows that a request explains.
+
+    Attributes:
+        rows: how many; left: how many of them are searched one by one.
+        seconds: that the others took.
+    """
+
+    rows: int
+    left: int
+    seconds: float
+
+
 class Explaining:
     """Rows of a request at work; belongs to one thread.
 
@@ -74,10 +87,10 @@ class Explaining:
         search_with: Search,
         predictions: Predictions,
         rows: Mapping[int, Row],
-        in_all: int,
+        whole: Whole,
         count: Callable[[int], object],
     ) -> None:
-        """Set up for `rows` by their number, of so many `in_all`.
+        """Set up for `rows` by their number, some of the `whole` ones.
 
         Some of the `predictions` may be made here; `count` is told how many rows were explained. The deadline of the
         request leaves each row the time that it may take beyond the time limit of all.
@@ -88,7 +101,7 @@ class Explaining:
         if request.session is not None:
             request.session.until = request.deadline
         self.request, self.search_with, self.predictions, self.rows = request, search_with, predictions, rows
-        self.space, self.in_all, self.count = predictions.space, in_all, count
+        self.space, self.whole, self.count = predictions.space, whole, count
         self.proving = Proving(request.explainer.polish, keeps_order(request.explainer))
         self.explained: dict[int, Explanation] = {}
         self.search_s: dict[int, float] = {}
@@ -118,8 +131,8 @@ class Explaining:
             self.count(len(chunk))
         seconds, searched = time.perf_counter() - started, len(self.rows) - len(self._unsearched)
         for number in self._unsearched if searched else ():
-            needed = seconds * self.in_all / searched  # if they are as fast as the others
-            reason = say("time_needed", stopped=stopped("clock", 0), seconds=needed, rows=self.in_all)
+            needed = self.whole.seconds + seconds * self.whole.left / searched  # if they are as fast as the others
+            reason = say("time_needed", stopped=stopped("clock", 0), seconds=needed, rows=self.whole.rows)
             self.explained[number] = replace(self.explained[number], reason=reason)
         self._certify()
         beside_answers(self.request, len(self.rows))
