@@ -239,7 +239,7 @@ class FeatureSpace:
         if len(frame) <= READ_AT_ONCE and (plain_codes := self._encode_plain(frame)) is not None:
             return plain_codes, np.abs(plain_codes) > self._largest
         codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
-        if self._encode_plain(frame.iloc[:0]) is not None:
+        if len(frame) > READ_AT_ONCE and self._encode_plain(frame.iloc[:0]) is not None:
             for start in range(0, len(frame), READ_AT_ONCE):
                 rows = slice(start, start + READ_AT_ONCE)
                 codes[rows] = self._encode_plain(frame.iloc[rows])
