@@ -235,7 +235,7 @@ class FeatureSpace:
         """Return the codes of rows (n, d), and which values have none (n, d)."""
         if len(frame) == 1 and self._plain_dtypes is None and (alone := self._encode_row(frame)) is not None:
             return alone[None], np.zeros((1, len(self)), dtype=np.bool_)
-        # some rows at once: a column by itself takes longer, and so do several threads
+        # numbers are read some rows at once: column by column takes longer, and so does sharing them among threads
         if len(frame) <= READ_AT_ONCE and (plain_codes := self._encode_plain(frame)) is not None:
             return plain_codes, np.abs(plain_codes) > self._largest
         codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)

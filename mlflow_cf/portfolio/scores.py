@@ -63,7 +63,7 @@ class Scores(Protocol):
 
     @property
     def numbers(self) -> int:
-        """How many numbers are made for a row."""
+        """How many numbers a row counts as, of those that rows tried together may have."""
         ...
 
     def settle(self, setting: Setting, rows: BlockRows, near: Nearest, out: FewChanges, most: int) -> None:
@@ -199,7 +199,7 @@ class UnitScores:
 
     @property
     def numbers(self) -> int:
-        """A quarter of the terms of a row's units, which are added up and not kept."""
+        """What a row counts as: a quarter of the products in its units, which are added up at once and not kept."""
         return len(self.structure.first.start) * len(self.layer.bias) // 4
 
     @cached_property

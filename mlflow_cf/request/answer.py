@@ -259,7 +259,7 @@ def _in_blocks(
     Their searches run Python, which one thread at a time can do: some are explained here while other threads go on.
     """
     left, groups, blocks, same = list[int](), deque[list[int]](), portfolio.blocks(numbers_of(rows)), _SameRows()
-    turns = {len(blocks) // 2, len(blocks) - BEFORE_LAST}
+    few_too = {len(blocks) // 2, len(blocks) - BEFORE_LAST}  # after so many blocks
 
     def explain_group() -> bool:
         if explain_some is None or not groups:
@@ -271,7 +271,7 @@ def _in_blocks(
         found.blocks.extend(block.answers)
         count(sum(len(part.numbers) for part in block.answers))
         left += same.new(rows, block.left)
-        if explain_some is not None and left and (len(left) >= BESIDE_BLOCKS or number in turns):
+        if explain_some is not None and left and (len(left) >= BESIDE_BLOCKS or number in few_too):
             groups.append(left)
             left = []
     while explain_group():

@@ -47,14 +47,13 @@ from mlflow_cf.words.result import Proof
 FEW: Final = 64
 FEW_LISTED: Final = 4
 ROWS_AT_ONCE: Final = 1_024  # of a block, if each has several answers
-ROWS_JUDGED: Final = 8_192  # of a block, if each has one: a call costs 1 to 16 ms of Python however few rows
+ROWS_JUDGED, LAYERS_JUDGED = 8_192, 16_384  # if each has one: a call costs 1 to 16 ms of Python however few rows
 # Blocks of several threads: each takes half of its share of what is left, so that they end together, and rows that
 # the first blocks leave are searched beside the last. With a quarter, a row costs 12 to 40 % more, with twice 0 to 12 %
 # less. Of layers a row takes 4 to 20 us, and a block some 3 ms of Python whatever its size: with 512 rows two cores are
 # 1.46 times one for a linear model on 100,000 rows of Adult, with 2,048 1.57, with 6,144 1.6 to 1.7; for a network on
 # Credit 1.60 with 512, 1.70 with 4,096. Of a forest, a row of which takes 0.5 ms, 1.86 with 512, with 2,048 1.71.
 LEAST_ROWS: Final = 512
-LAYERS_JUDGED: Final = 16_384
 LEAST_OF_LAYERS: Final = 6_144
 # Where several models must accept answers, a row takes 0.3 to 300 ms: blocks are smaller, and so is what they leave.
 ROWS_LISTED: Final = 256
@@ -107,8 +106,7 @@ class Portfolio:
 
     def blocks(self, rows: Codes) -> list[Codes]:
         """Return rows (m,), by their number, in blocks for as many threads as there may be."""
-        threads = self._request.admission.threads(self._request.caller.further)
-        sizes = self._sizes
+        threads, sizes = self._request.admission.threads(self._request.caller.further), self._sizes
         if threads == 1:
             return np.array_split(rows, -(-len(rows) // sizes.most))
         ends = [0]
@@ -120,12 +118,11 @@ class Portfolio:
 
     @property
     def _sizes(self) -> BlockSizes:
-        structure = self._request.requirements.structure
         if self._request.requirements.further:
             return BlockSizes(ROWS_LISTED, LEAST_LISTED, LEAST_LISTED)
         if self._request.query.count > 1:
             return BlockSizes(ROWS_AT_ONCE, LEAST_ROWS, LEAST_ROWS)
-        if isinstance(structure, Layers):
+        if isinstance(self._request.requirements.structure, Layers):
             return BlockSizes(LAYERS_JUDGED, LEAST_OF_LAYERS, LEAST_ROWS)
         return BlockSizes(ROWS_JUDGED, LEAST_ROWS, LEAST_ROWS)
 

@@ -25,6 +25,7 @@ from mlflow_cf_flavors.sklearn.calls import Prepared
 from mlflow_cf_flavors.sklearn.first_step import (
     MOST_CELLS,
     Block,
+    Columns,
     Encoder,
     FirstStep,
     OfNumbers,
@@ -35,7 +36,6 @@ from mlflow_cf_flavors.sklearn.first_step import (
 )
 from mlflow_cf_flavors.sklearn.sources import is_missing
 
-Columns = NDArray[np.intp]
 Bools = NDArray[np.bool_]
 
 
