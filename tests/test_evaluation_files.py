@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import mlflow
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -10,9 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mlflow import MlflowClient
 from mlflow.data.pandas_dataset import from_pandas
+from mlflow.exceptions import MlflowException
 
-from mlflow_cf.evaluation.logged import dataset_of
+from mlflow_cf.evaluation.logged import Logbook, dataset_of
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.result import Standing, ranking, unanswered
 
@@ -85,3 +88,26 @@ def test_who_answers_nothing_is_told_with_what_most_rows_were_told(tmp_path: Pat
     found = written(tmp_path / "found.parquet", status=[*status, "found"], reason=[""] * 5)
     idle = written(tmp_path / "idle.parquet", status=["already"], reason=[""])
     assert not list(unanswered({"found": found, "idle": idle}))
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_data_set_that_another_thread_notes_at_the_same_moment(times: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, fails = mlflow.log_input, ["UNIQUE constraint failed: datasets.digest"] * times
+
+    def note(*given: Any, **named: Any) -> Any:
+        if fails:
+            raise MlflowException(fails.pop())
+        return log(*given, **named)
+
+    monkeypatch.setattr(mlflow, "log_input", note)
+    with mlflow.start_run() as run:
+        book = Logbook(
+            run.info.run_id, "counterfactual", None, dataset_of(pd.DataFrame({"income": [1.0, 2.0]}), "loans")
+        )
+        if times == 1:
+            book.note_input()
+        else:
+            with pytest.raises(MlflowException):
+                book.note_input()
+    noted = MlflowClient().get_run(run.info.run_id).inputs.dataset_inputs
+    assert [one.dataset.name for one in noted] == ["loans"] * (times == 1)

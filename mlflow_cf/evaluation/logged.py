@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from mlflow.data.pandas_dataset import PandasDataset, from_pandas
 from mlflow.entities import LoggedModelInput
+from mlflow.exceptions import MlflowException
 
 from mlflow_cf.evaluation.measure import lines
 
@@ -53,8 +54,12 @@ class Logbook:
         if self.dataset is None:
             return
         model = None if self.model_id is None else LoggedModelInput(self.model_id)
+        log = partial(mlflow.log_input, self.dataset, context="counterfactual evaluation", model=model)
         with _quiet():
-            mlflow.log_input(self.dataset, context="counterfactual evaluation", model=model)
+            try:
+                log()
+            except MlflowException:  # its store looks for a data set, then adds it: another thread may have been first
+                log()
 
     def note_params(self, begin: str, params: Mapping[str, str]) -> None:
         """Log params whose names begin so; those that the run has stay as they are, for MLflow lets none be changed."""
