@@ -35,8 +35,9 @@ from mlflow_cf.records.document import RecordSource
 from mlflow_cf.records.make import record_of, recorded
 from mlflow_cf.records.result import Checks
 from mlflow_cf.request.admission import Admission
-from mlflow_cf.request.answer import answer, with_constraints
+from mlflow_cf.request.answer import answer
 from mlflow_cf.request.context import ExtraModels, LearnedOnce, RequestContext, described
+from mlflow_cf.request.explain_table import with_constraints
 from mlflow_cf.request.ladder import answer_ladder, check_ladder, serves_rung
 from mlflow_cf.request.levers import levers_of
 from mlflow_cf.request.reasons import Compared, outcome_words, reasons_of

@@ -17,7 +17,7 @@ import pytest
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
-from mlflow_cf.request import answer, helpers
+from mlflow_cf.request import explain_table, helpers
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.words.explanations import Explanations, Interrupted
 
@@ -38,8 +38,8 @@ def decide_or_die(rows: pd.DataFrame) -> np.ndarray:
 
 def every_part_is_worth_a_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helpers, "WORTH_S", 1e-9)
-    monkeypatch.setattr(answer, "PART_S", 1e-9)
-    monkeypatch.setattr(answer, "FEW", 0)
+    monkeypatch.setattr(explain_table, "PART_S", 1e-9)
+    monkeypatch.setattr(explain_table, "FEW", 0)
     started = helpers._started
     monkeypatch.setattr(helpers, "_started", lambda *work: awaited(started(*work)))
 
@@ -194,7 +194,7 @@ class TestShared:
 class TestInterrupted:
     @pytest.mark.parametrize("limit", [None, 60.0])
     def test_what_was_found_is_said(self, limit: float | None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(answer, "FEW", 0)
+        monkeypatch.setattr(explain_table, "FEW", 0)
         asked = [0]
 
         def slow(rows: pd.DataFrame) -> np.ndarray:

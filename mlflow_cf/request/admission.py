@@ -24,7 +24,6 @@ SHORTEST_PAUSE_S: Final = 1e-3
 CROWDED: Final = ("pyspark.daemon", "pyspark.worker")
 CPU_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")  # Linux: microseconds of CPU per period, or "max"
 
-Beside = Callable[[], bool]  # does some other work of the one who reads parts; returns whether there was some
 Part = TypeVar("Part")
 Done = TypeVar("Done")
 
@@ -112,28 +111,34 @@ class Admission:
         further: int,
         *,
         placed: bool = True,
-        beside: Beside | None = None,
     ) -> Iterator[Done]:
         """Yield what `work` makes of parts, in order; up to so many `further` threads help, where cores are free.
 
         The thread that reads them works, too, when the next one is not ready; the others go on while it does something
-        else: what is to be done `beside` the parts goes before them. A caller who is not `placed` holds no place of its
-        own yet, and takes one for the time if one is free.
+        else. A caller who is not `placed` holds no place of its own yet, and takes one for the time if one is free.
         """
         further = min(further, len(parts) - 1)
-        own = nullcontext() if placed or further < 1 else self.entered(0.0)
-        with own, self.more(further) as more:
+        own, queue = nullcontext() if placed or further < 1 else self.entered(0.0), _Parts(work, parts)
+        with own, self.crew(queue.work_off, further):
+            try:
+                yield from queue.in_order()
+            finally:
+                queue.close()
+
+    @contextmanager
+    def crew(self, work: Callable[[], object], further: int) -> Iterator[None]:
+        """Let up to so many further threads do some work for the time of a `with` block, where cores are free.
+
+        The block ends when they do.
+        """
+        with self.more(further) as more:
             if not more:
-                yield from map(work, parts)
+                yield
                 return
-            queue = _Parts(work, parts, beside)
             with ThreadPoolExecutor(more, "mlflow-cf") as threads:
-                try:
-                    for _ in range(more):
-                        threads.submit(queue.work_off)
-                    yield from queue.in_order()
-                finally:
-                    queue.close()
+                for _ in range(more):
+                    threads.submit(work)
+                yield
 
     @contextmanager
     def predicting(self) -> Iterator[None]:
@@ -167,15 +172,15 @@ class Admission:
 class _Parts(Generic[Part, Done]):
     """Parts of a work that several threads share."""
 
-    def __init__(self, work: Callable[[Part], Done], parts: Sequence[Part], beside: Beside | None) -> None:
-        self._work, self._parts, self._beside = work, parts, beside
+    def __init__(self, work: Callable[[Part], Done], parts: Sequence[Part]) -> None:
+        self._work, self._parts = work, parts
         self._done = [Future[Done]() for _ in parts]
         self._left = iter(range(len(parts)))  # threads may share it: each number is handed out once
 
     def in_order(self) -> Iterator[Done]:
         """Yield what was made of all parts; the thread that reads this works on others while the next is not ready."""
         for done in self._done:
-            while not done.done() and ((self._beside is not None and self._beside()) or self._work_on_one()):
+            while not done.done() and self._work_on_one():
                 pass
             yield done.result()
 

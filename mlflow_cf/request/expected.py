@@ -20,7 +20,7 @@ from mlflow_cf.goal.targets import rate_sums
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.proof.verify import NOTHING, Inquiry, VerifiedAnswers
 from mlflow_cf.request.request import Request, is_wanted, wanted_of
-from mlflow_cf.request.rows import CodedRows, Row, read_rows
+from mlflow_cf.request.rows import CodedRows, Reading, Row
 from mlflow_cf.structures.structure import linked
 
 # Rows that an opened model predicts at once: pipelines hold up to ten times a row for each, and 5 to 16 ms of a call do
@@ -77,7 +77,7 @@ class Predictions:
         if not self._all_agree:
             with self.request.admission.predicting():
                 share = partial(self.request.admission.shared, further=self.request.caller.further, placed=False)
-                rows = read_rows(self.request.judges, self._coded, self._parts, share)
+                rows = self.reading.finished(share)
         if not self.expected or self.request.requirements.opened.steady:
             return rows
         # the model's rounding depends on the other rows of a call: show the numbers of each row alone
@@ -85,6 +85,21 @@ class Predictions:
             replace(row, outcome=self.expected[number].outcome) if self.agrees(number, row) else row
             for number, row in enumerate(rows)
         ]
+
+    @cached_property
+    def reading(self) -> Reading:
+        """All rows while the logged model predicts them."""
+        return Reading(self.request.judges, self._coded, self._parts)
+
+    @property
+    def known(self) -> bool:
+        """Whether all rows are predicted, or soon can be: they are few."""
+        return bool(self.expected) or not self.reading.left
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether the model predicts the rows in several calls."""
+        return len(self.reading.left) > 1
 
     @property
     def _parts(self) -> int:

@@ -8,7 +8,8 @@ to `Explaining`. A row gets the same answer as there, whatever the size of a blo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final, NamedTuple
@@ -31,12 +32,10 @@ from mlflow_cf.portfolio.listed import NearestListed
 from mlflow_cf.portfolio.nearest import DoubtTolerances, NearestFew, Settled, SettledSets
 from mlflow_cf.problem import BoundPolicy, Codes
 from mlflow_cf.proof.verify import NOTHING
-from mlflow_cf.request.admission import Beside
 from mlflow_cf.request.block_answers import BlockAnswers, SettledBlock
 from mlflow_cf.request.candidates import Asked, ChosenSets, alone_by_structure, asked_alone, lawful_of, verified_of
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.request import Request, reserve_of
-from mlflow_cf.request.rows import PredictedRows
 from mlflow_cf.structures import Layers
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.words.result import Proof
@@ -50,11 +49,15 @@ ROWS_AT_ONCE: Final = 1_024  # of a block, if each has several answers
 ROWS_JUDGED, LAYERS_JUDGED = 8_192, 16_384  # if each has one: a call costs 1 to 16 ms of Python however few rows
 # Blocks of several threads: each takes half of its share of what is left, so that they end together, and rows that
 # the first blocks leave are searched beside the last. With a quarter, a row costs 12 to 40 % more, with twice 0 to 12 %
-# less. Of layers a row takes 4 to 20 us, and a block some 3 ms of Python whatever its size: with 512 rows two cores are
-# 1.46 times one for a linear model on 100,000 rows of Adult, with 2,048 1.57, with 6,144 1.6 to 1.7; for a network on
-# Credit 1.60 with 512, 1.70 with 4,096. Of a forest, a row of which takes 0.5 ms, 1.86 with 512, with 2,048 1.71.
+# less. Of layers a row takes 2 to 20 us, and a block some 2 ms of Python whatever its size: two cores are 1.65 times
+# one with 512 rows for a linear model on 100,000 rows of Adult, with 1,024 and 2,048 1.75, with 6,144 1.72. Of a
+# forest, a row of which takes 0.5 ms, 1.86 with 512, with 2,048 1.71.
 LEAST_ROWS: Final = 512
-LEAST_OF_LAYERS: Final = 6_144
+LEAST_OF_LAYERS: Final = 2_048
+# A first block, while other rows are still predicted: with 1,024 rows two cores are 1.43 times one for a linear model
+# on 100,000 rows of Credit, with 2,048 1.55, with 3,072 1.57, with 4,096 1.50; for a network 1.76 with 2,048, 1.71
+# with 3,072.
+EARLY: Final = 2_048
 # Where several models must accept answers, a row takes 0.3 to 300 ms: blocks are smaller, and so is what they leave.
 ROWS_LISTED: Final = 256
 LEAST_LISTED: Final = 32
@@ -93,21 +96,20 @@ class Portfolio:
         predictions: of all rows.
     """
 
-    def __init__(self, request: Request, predictions: Predictions, rows: PredictedRows) -> None:
-        """Set up for rows that the logged model has predicted."""
-        self.predictions, self._request, self._rows = predictions, request, rows
+    def __init__(self, request: Request, predictions: Predictions) -> None:
+        """Set up for rows that the logged model has predicted, or still will."""
+        self.predictions, self.request, self._rows = predictions, request, predictions.reading
         self._known: dict[int, Settling | None] = {}
 
     @classmethod
     def of(cls, request: Request, predictions: Predictions) -> Portfolio | None:
         """Return what settles rows of a request with its constraints; None where it asks for more than blocks give."""
-        rows = predictions.rows
-        return cls(request, predictions, rows) if isinstance(rows, PredictedRows) and is_plain(request) else None
+        return cls(request, predictions) if is_plain(request) else None
 
     def blocks(self, rows: Codes) -> list[Codes]:
         """Return rows (m,), by their number, in blocks for as many threads as there may be."""
-        threads, sizes = self._request.admission.threads(self._request.caller.further), self._sizes
-        if threads == 1:
+        threads, sizes = self._threads, self._sizes
+        if threads == 1 and len(rows):
             return np.array_split(rows, -(-len(rows) // sizes.most))
         ends = [0]
         while (left := len(rows) - ends[-1]) > 0:
@@ -117,23 +119,30 @@ class Portfolio:
         return [block for block in np.split(rows, ends[1:]) if len(block)]
 
     @property
+    def _threads(self) -> int:
+        return self.request.admission.threads(self.request.caller.further)
+
+    @property
     def _sizes(self) -> BlockSizes:
-        if self._request.requirements.further:
+        if self.request.requirements.further:
             return BlockSizes(ROWS_LISTED, LEAST_LISTED, LEAST_LISTED)
-        if self._request.query.count > 1:
+        if self.request.query.count > 1:
             return BlockSizes(ROWS_AT_ONCE, LEAST_ROWS, LEAST_ROWS)
-        if isinstance(self._request.requirements.structure, Layers):
+        if isinstance(self.request.requirements.structure, Layers):
             return BlockSizes(LAYERS_JUDGED, LEAST_OF_LAYERS, LEAST_ROWS)
         return BlockSizes(ROWS_JUDGED, LEAST_ROWS, LEAST_ROWS)
 
-    def answers(self, blocks: Sequence[Codes], *, beside: Beside) -> Iterator[SettledBlock]:
-        """Yield what was found of the rows of each block, in order, as long as there is time.
+    def early_blocks(self, rows: Codes, expected: int) -> list[Codes]:
+        """Return rows (m,) in blocks while others of `expected` ones are still predicted; none: they are too few."""
+        threads, sizes = self._threads, self._sizes
+        size = min(sizes.most, max(EARLY, expected // (2 * threads)))
+        if threads == 1 or len(rows) < size:
+            return []
+        return np.array_split(rows, -(-len(rows) // min(size + size // 4, sizes.most)))
 
-        Blocks are done by as many threads as there are cores free: kernels and most models run without the
-        interpreter's lock. The thread that reads the answers does what is to be done `beside` first.
-        """
-        self.prepare(np.concatenate(blocks))
-        return self._request.admission.shared(self._timely, blocks, self._request.caller.further, beside=beside)
+    def helped(self, work: Callable[[], object], tasks: int) -> AbstractContextManager[None]:
+        """Let as many further threads do some work, of so many tasks, as there are cores free."""
+        return self.request.admission.crew(work, min(self.request.caller.further, tasks - 1))
 
     def prepare(self, numbers: Codes) -> None:
         """Set up what blocks share before threads need it."""
@@ -141,18 +150,18 @@ class Portfolio:
             self._settling(own)
         _ = self._bound_policy, self._most_paired
 
-    def _timely(self, numbers: Codes) -> SettledBlock:
+    def timely(self, numbers: Codes) -> SettledBlock:
         """Return the answers of a block; none if the time is over."""
-        self._request.admission.give_way()
+        self.request.admission.give_way()
         return SettledBlock(numbers, () if self._late() else self.block(numbers))
 
     def _late(self) -> bool:
-        deadline = self._request.deadline
+        deadline = self.request.deadline
         return deadline is not None and time.perf_counter() >= deadline
 
     def _stopped(self) -> bool:
         """Let others go first, and return whether the time is over."""
-        self._request.admission.give_way()
+        self.request.admission.give_way()
         return self._late()
 
     def block(self, numbers: Codes) -> list[BlockAnswers]:
@@ -169,14 +178,11 @@ class Portfolio:
 
     def _own(self, numbers: Codes) -> Codes:
         """Return (m,) the position of the class that the model predicts for rows; -1 without, or where asked alone."""
-        place, own = self._rows.place[numbers], np.full(len(numbers), -1)
-        together = np.flatnonzero(place >= 0)
-        own[together] = self._rows.outcome.codes[place[together]]
-        return own
+        return self._rows.own[numbers]
 
     def _read(self, numbers: Codes) -> Bools:
         """Return (m,) which rows were predicted together and have only levels that the structure can read."""
-        unread = self._request.requirements.unread_levels(self.predictions.space, self._rows.codes[numbers])
+        unread = self.request.requirements.unread_levels(self.predictions.space, self._rows.codes[numbers])
         read = self._rows.place[numbers] >= 0
         read[np.flatnonzero(unread) // unread.shape[1]] = False
         return read
@@ -184,14 +190,14 @@ class Portfolio:
     def _settling(self, own: int) -> Settling | None:
         """Return what settles rows that the model predicts as the class at position `own`."""
         if own not in self._known:
-            targets, scorer, _ = self._request.requirements.wanted(self._request.target, own)
+            targets, scorer, _ = self.request.requirements.wanted(self.request.target, own)
             by = None if scorer is None else self._nearest(scorer)
             self._known[own] = None if scorer is None or by is None else Settling(by, scorer, targets)
         return self._known[own]
 
     def _nearest(self, scorer: Scorer) -> NearestFew | NearestListed | None:
         """Return what finds the nearest answers of rows that a scorer rates."""
-        request, policy = self._request, self._request.bound_policy
+        request, policy = self.request, self.request.bound_policy
         if not request.requirements.further:
             return NearestFew.of(policy, scorer, self._wider * DOUBT)
         if SCORE_TOLERANCES * request.judges.tolerance > CLOSE:
@@ -202,7 +208,7 @@ class Portfolio:
 
     def _settle(self, numbers: Codes, known: Settling) -> BlockAnswers | None:
         """Settle rows; return those whose candidates every constraint and all judges accept."""
-        count, X = self._request.query.count, self._rows.codes[numbers]
+        count, X = self.request.query.count, self._rows.codes[numbers]
         if isinstance(known.by, NearestListed):
             settled = self._settled_sets(X, known.by, partial(known.by.nearest, stopped=self._stopped))
             return self._several(numbers, settled, known, proof="optimal")
@@ -239,7 +245,7 @@ class Portfolio:
 
     def _afforded(self, settled: Settled) -> Bools:
         """Return (m,) whether the search of a row scores all that is in doubt, and verifies what it finds together."""
-        request, groups = self._request, len(self._request.bound_policy.space)
+        request, groups = self.request, len(self.request.bound_policy.space)
         used, most = groups + settled.scored, request.max_evaluations
         searches = used <= most - reserve_of(request, groups, opened=True)
         verifies = (most - used) // (1 + groups) >= settled.singles
@@ -247,7 +253,7 @@ class Portfolio:
 
     def _settled(self, X: Floats, few: NearestFew) -> Settled:
         """Return what settles rows X (m, d), as long as there is time."""
-        proved = SCORE_TOLERANCES * self._request.judges.tolerance
+        proved = SCORE_TOLERANCES * self.request.judges.tolerance
         tolerances = DoubtTolerances(self._wider * proved, DOUBT / self._wider)
         parts = list[Settled]()
         for start, some in self._timely_parts(X, few):
@@ -266,7 +272,7 @@ class Portfolio:
         self, numbers: Codes, settled: SettledSets | None, known: Settling, proof: Proof
     ) -> BlockAnswers | None:
         """Return the rows of which every constraint and all judges accept the nearest candidates."""
-        count, codes, (_, scorer, targets) = self._request.query.count, self._rows.codes, known
+        count, codes, (_, scorer, targets) = self.request.query.count, self._rows.codes, known
         if settled is None or not len(settled.rows):
             return None
         numbers = numbers[settled.rows]
@@ -318,7 +324,7 @@ class Portfolio:
         self, numbers: Codes, X: Floats, settled: Settled, asked: Codes, targets: tuple[BoundTarget, ...]
     ) -> BlockAnswers:
         """Return the answers of rows X (m, d), of each of which the model was asked so many rows."""
-        space = self._request.bound_policy.space
+        space = self.request.bound_policy.space
         groups = len(space)
         columns = tuple((column,) for column in range(groups))
         searched = groups + settled.paired + settled.scored
@@ -327,7 +333,7 @@ class Portfolio:
             targets=targets,
             numbers=numbers,
             Z=settled.Z,
-            distance=self._request.bound_policy.bound_distance.distance(columns, settled.Z, X),
+            distance=self.request.bound_policy.bound_distance.distance(columns, settled.Z, X),
             outcome=NOTHING,
             changed=differing(settled.Z, X).sum(axis=1),
             searched=searched,
@@ -340,12 +346,12 @@ class Portfolio:
     @cached_property
     def _wider(self) -> float:
         """The factor for the model, and all further ones."""
-        return WIDER if self._request.judges.tolerance <= DOUBLE else WIDER_SINGLE
+        return WIDER if self.request.judges.tolerance <= DOUBLE else WIDER_SINGLE
 
     @cached_property
     def _most_paired(self) -> int:
         """How many numbers tables of pairs of one row may have."""
-        request, groups = self._request, len(self._request.bound_policy.space)
+        request, groups = self.request, len(self.request.bound_policy.space)
         left = request.max_evaluations - reserve_of(request, groups, opened=True) - groups
         part = left // SOON_SHARE
         return min(SOON, part * PAIRS_PER_ROW) if part > VERIFIED * (groups + 1) else 0
@@ -353,7 +359,7 @@ class Portfolio:
     @cached_property
     def _most_searched(self) -> int:
         """How many evaluations a search for several answers may count, so that nothing is cut short."""
-        request, groups = self._request, len(self._request.bound_policy.space)
+        request, groups = self.request, len(self.request.bound_policy.space)
         reserve = reserve_of(request, groups, opened=True)
         verified = verified_of(request.query.count) * (groups + 1)
         return request.max_evaluations - max(reserve, verified) - 1
@@ -361,10 +367,10 @@ class Portfolio:
     @cached_property
     def _bound_policy(self) -> BoundPolicy:
         """All constraints, whose rules can compare the levels that the rows have and the background lacks."""
-        return self._request.bound_policy.covering(self.predictions.space)
+        return self.request.bound_policy.covering(self.predictions.space)
 
     def _alone(self, Z: Floats, outcome: Outcome, scorer: Scorer) -> tuple[Bools, Outcome]:
-        return alone_by_structure(Z, outcome, scorer, SCORE_TOLERANCES * self._request.requirements.rounding)
+        return alone_by_structure(Z, outcome, scorer, SCORE_TOLERANCES * self.request.requirements.rounding)
 
     def _judged_in_time(self, Z: Floats) -> Outcome | None:
         return None if self._late() else self._judged(Z)
@@ -372,7 +378,7 @@ class Portfolio:
     def _judged(self, Z: Floats) -> Outcome | None:
         """Return what the logged model says of candidates; None where it fails."""
         try:
-            return self._request.judges.verdict(CodedTable(self.predictions.space, Z))
+            return self.request.judges.verdict(CodedTable(self.predictions.space, Z))
         except Exception:  # noqa: BLE001  any model, any error: the search of single rows asks again, and tells of it
             return None
 

@@ -14,6 +14,7 @@ import pandas as pd
 
 from mlflow_cf.constraints import Constraints, Pause
 from mlflow_cf.constraints.actions import functions_in
+from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer
@@ -21,7 +22,7 @@ from mlflow_cf.explainers.searches import Searches
 from mlflow_cf.features import FeatureSpace, Floats
 from mlflow_cf.goal import BoundTarget, Rating, Requirements
 from mlflow_cf.goal.requirements import rate_all
-from mlflow_cf.model.judge import CountedJudge, classes_of
+from mlflow_cf.model.judge import CountedJudge, Outcome, classes_of
 from mlflow_cf.model.remote import Session
 from mlflow_cf.policy import Limits, Query, Target, WhyNotAsked
 from mlflow_cf.policy.limits import Variety
@@ -225,16 +226,20 @@ def wanted_of(request: Request, rows: Sequence[Row]) -> Mapping[int, Row]:
 
 def wanted_numbers(request: Request, rows: PredictedRows) -> Codes:
     """Return the numbers of the rows that need a counterfactual, ascending."""
-    outcome, wanted = rows.outcome, np.zeros(len(rows.outcome.codes) + 1, dtype=np.bool_)  # the last: predicted alone
     if request.query.explain == "none":
         return np.empty(0, dtype=np.intp)
-    for own in classes_of(outcome.codes):
-        unmet = request.target.differs or ~request.bound_target(own).met(outcome)
-        wanted[:-1] |= (outcome.codes == own) & unmet
-    found = wanted[rows.place]
+    found = np.append(unmet(request, rows.outcome), False)[rows.place]  # the last: predicted alone
     for number, row in rows.alone.items():
         found[number] = is_wanted(request, row)
     return np.flatnonzero(found)
+
+
+def unmet(request: Request, outcome: Outcome) -> Bools:
+    """Return (m,) which rows, of which the model says so, need a counterfactual if any does."""
+    found = np.zeros(len(outcome.codes), dtype=np.bool_)
+    for own in classes_of(outcome.codes):
+        found |= (outcome.codes == own) & (request.target.differs or ~request.bound_target(own).met(outcome))
+    return found
 
 
 def row_task(request: Request, space: FeatureSpace, row: Row) -> RowTask:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Final, overload
@@ -137,44 +138,80 @@ Predicted = tuple[list[Label], Outcome] | dict[int, Row]  # of rows together, or
 Share = Callable[[Callable[[NDArray[np.intp]], Predicted], Sequence[NDArray[np.intp]]], Iterable[Predicted]]
 
 
-def read_rows(judge: Decides, coded: CodedRows, parts: int = 1, share: Share = map) -> PredictedRows:
-    """Predict rows; those that make the model fail are asked alone and marked.
+class Reading:
+    """Rows while the model predicts them, part by part.
 
-    Args:
-        judge: who predicts; coded: the rows.
-        parts: in how many calls.
-        share: as `map`, which may have threads.
+    Attributes:
+        codes: (m, d) of all rows.
+        place: (m,) as in `PredictedRows`, -1 too of rows that are still to be predicted.
+        own: (m,) the position of the class that is predicted, -1 without, and where `place` is.
+        left: the numbers (n,) of the rows of each part that nobody predicts yet.
+    """
+
+    def __init__(self, judge: Decides, coded: CodedRows, parts: int) -> None:
+        """Set up for rows that `judge` predicts in so many calls; those that make it fail are asked alone."""
+        self.codes, self._judge, self._coded = coded.codes, judge, coded
+        self.place, self.own = (np.full(len(coded.codes), -1) for _ in range(2))
+        good = np.delete(np.arange(len(coded.codes)), list(coded.faults))
+        self.left = deque(np.array_split(good, parts))
+        self._labels, self._outcomes, self._alone = list[Label](), list[Outcome](), dict[int, Row]()
+
+    def predict(self, some: NDArray[np.intp]) -> Predicted:
+        """Return what the model says of some rows; threads may do so at once."""
+        codes = self.codes
+        try:
+            return self._judge.predict(CodedTable(self._coded.space, codes[some]))
+        except UnavailableError as error:
+            return {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
+        except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
+            decode = self._coded.space.decode
+            return {row: _single(self._judge, decode(codes[[row]]), codes[row], "") for row in some.tolist()}
+
+    def note(self, some: NDArray[np.intp], told: Predicted) -> None:
+        """Note what the model says of some rows; by one thread at a time."""
+        if isinstance(told, dict):
+            self._alone |= told
+            return
+        labels, outcome = told
+        self.place[some] = np.arange(len(self._labels), len(self._labels) + len(some))
+        self.own[some] = outcome.codes
+        self._labels += labels
+        self._outcomes.append(outcome)
+
+    def finished(self, share: Share = map) -> PredictedRows:
+        """Return all rows, after those that are left.
+
+        Args:
+            share: as `map`, which may have threads.
+
+        Raises:
+            InputError: the model can predict none of them.
+        """
+        left, frame, faults = (
+            [self.left.popleft() for _ in range(len(self.left))],
+            self._coded.frame,
+            self._coded.faults,
+        )
+        for some, told in zip(left, share(self.predict, left), strict=True):
+            self.note(some, told)
+        alone, labels = self._alone, self._labels
+        for row, fault in faults.items():
+            alone[row] = _single(self._judge, frame.iloc[[row]].reset_index(drop=True), self.codes[row], fault)
+        if not labels and not any(row.outcome or row.unanswered for row in alone.values()):
+            fault = alone[0].fault
+            raise InputError("rows", f"the model can predict none of them ({fault})", "check the values of the rows")
+        outcome = joined_outcomes(self._outcomes or [Outcome(np.empty(0, dtype=np.intp))])
+        self._outcomes = []
+        return PredictedRows(self.codes, self.place, labels, outcome, alone)
+
+
+def read_rows(judge: Decides, coded: CodedRows) -> PredictedRows:
+    """Predict rows; those that make the model fail are asked alone and marked.
 
     Raises:
         InputError: it can predict none of them.
     """
-    frame, space, codes, faults = coded.frame, coded.space, coded.codes, coded.faults
-    good = np.delete(np.arange(len(frame)), list(faults))
-    place, alone = np.full(len(frame), -1), dict[int, Row]()
-    labels, outcomes = list[Label](), [Outcome(np.empty(0, dtype=np.intp))]
-
-    def predicted(some: NDArray[np.intp]) -> Predicted:
-        try:
-            return judge.predict(CodedTable(space, codes[some]))
-        except UnavailableError as error:
-            return {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
-        except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
-            return {row: _single(judge, space.decode(codes[[row]]), codes[row], "") for row in some.tolist()}
-
-    divided = np.array_split(good, parts)
-    for some, told in zip(divided, share(predicted, divided), strict=True):
-        if isinstance(told, dict):
-            alone |= told
-        else:
-            place[some] = np.arange(len(labels), len(labels) + len(some))
-            labels += told[0]
-            outcomes.append(told[1])
-    for row, fault in faults.items():
-        alone[row] = _single(judge, frame.iloc[[row]].reset_index(drop=True), codes[row], fault)
-    if not labels and not any(row.outcome or row.unanswered for row in alone.values()):
-        fault = alone[0].fault
-        raise InputError("rows", f"the model can predict none of them ({fault})", "check the values of the rows")
-    return PredictedRows(codes, place, labels, joined_outcomes(outcomes[1:] or outcomes), alone)
+    return Reading(judge, coded, 1).finished()
 
 
 def _single(judge: Decides, frame: pd.DataFrame, codes: Floats, fault: str) -> Row:

@@ -28,13 +28,13 @@ from mlflow_cf.model.judge import CountedJudge, Judge, OpenModel, Rows, table_of
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.portfolio import listed, nearest, pairs
-from mlflow_cf.request import answer, portfolio
+from mlflow_cf.request import answer, explain_table, portfolio
 from mlflow_cf.request import expected as expected_rows
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.portfolio import DOUBT, Portfolio
 from mlflow_cf.structures import Forest, NumberColumn, TreeEnsemble, score_rows
 from mlflow_cf.structures.structure import TIE
-from mlflow_cf.words.explanations import Explanations, LazyExplanations
+from mlflow_cf.words.explanations import Explanations, Interrupted, LazyExplanations
 from mlflow_cf.wrapping import assemble, wrap
 
 
@@ -46,7 +46,8 @@ def in_blocks(size: int | None) -> Iterator[None]:
         if size is None:
             patch.setattr(Portfolio, "of", lambda *_: None)
         else:
-            patch.setattr(answer, "BESIDE_BLOCKS", size)
+            patch.setattr(explain_table, "BESIDE_BLOCKS", size)
+            patch.setattr(portfolio, "EARLY", size)
             patch.setattr(portfolio, "ROWS_AT_ONCE", size)
             patch.setattr(portfolio, "LEAST_ROWS", size)
             patch.setattr(portfolio, "LEAST_OF_LAYERS", size)
@@ -166,12 +167,14 @@ def test_blocks_give_the_same_several_answers(
     | st.tuples(st.just(partial(surviving, misses=0)), st.sampled_from(["tree", "forest", "boosting"])),
     constraints=st.integers(0, len(CONSTRAINTS) - 1),
     jobs=st.integers(2, 4),
+    predicted=st.sampled_from([7, 40]),
 )
-def test_threads_answer_as_one(model: tuple[Any, str], constraints: int, jobs: int) -> None:
+def test_threads_answer_as_one(model: tuple[Any, str], constraints: int, jobs: int, predicted: int) -> None:
     """Blocks are as small as threads need them, and each calls the model; the same threads call it as often again."""
     make, kind = model
     explained, rows = replace(make(kind, 1, constraints), admission=Admission(4)), people(9, 40)
-    with in_blocks(3):
+    with in_blocks(3), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(expected_rows, "MOST_PREDICTED", predicted)
         expected = explained.explain(rows, max_evaluations=2_000, why_not=False, n_jobs=1)
         found, again = (explained.explain(rows, max_evaluations=2_000, why_not=False, n_jobs=jobs) for _ in range(2))
     assert told(found) == told(expected)
@@ -181,12 +184,14 @@ def test_threads_answer_as_one(model: tuple[Any, str], constraints: int, jobs: i
     pd.testing.assert_frame_equal(found.to_frame(), expected.to_frame())
 
 
+@pytest.mark.parametrize("early", [1, 5, 100])
 @pytest.mark.parametrize("kind", ["forest", "logistic", "tree value"])
-def test_rows_predicted_in_parts_get_the_same_answers(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_predicted_in_parts_get_the_same_answers(kind: str, early: int, monkeypatch: pytest.MonkeyPatch) -> None:
     explained, rows = replace(wrapped(kind, 0, 1), admission=Admission(2)), people(11, 80)
     rows.loc[3, "town"] = "a town that the background lacks"
     expected = explained.explain(rows, why_not=False)
     calls = []
+    monkeypatch.setattr(portfolio, "EARLY", early)
     monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 7)
     monkeypatch.setattr(CountedJudge, "predict", lambda judge, some: calls.append(len(some)) or PREDICT(judge, some))
     found = explained.explain(rows, why_not=False)
@@ -194,6 +199,53 @@ def test_rows_predicted_in_parts_get_the_same_answers(kind: str, monkeypatch: py
     for one, whole in zip(found, expected, strict=True):
         assert one.counterfactuals == whole.counterfactuals
         assert one.probability == pytest.approx(whole.probability, abs=1e-12)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_rows_are_settled_while_others_are_predicted(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    explained, rows, steps = replace(wrapped("forest", 0, 1), admission=Admission(2)), people(11, 400), list[str]()
+    monkeypatch.setattr(portfolio, "EARLY", 4)
+    monkeypatch.setattr(portfolio, "ROWS_JUDGED", 4)
+    monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 20)
+    monkeypatch.setattr(CountedJudge, "predict", lambda judge, some: steps.append("predict") or PREDICT(judge, some))
+    block = Portfolio.block
+    monkeypatch.setattr(Portfolio, "block", lambda *given: steps.append("settle") or block(*given))
+    explained.explain(rows, why_not=False, n_jobs=jobs)
+    assert steps.count("predict") == 20
+    assert ("predict" in steps[steps.index("settle") :]) == (jobs == 2)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_to_interrupt_predictions_leaves_nothing_to_tell(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    explained, rows, calls = replace(wrapped("forest", 0, 1), admission=Admission(2)), people(11, 400), list[int]()
+
+    def ask(judge: CountedJudge, some: Rows) -> Any:
+        calls.append(len(some))
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return PREDICT(judge, some)
+
+    monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 20)
+    monkeypatch.setattr(CountedJudge, "predict", ask)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        explained.explain(rows, why_not=False, n_jobs=jobs)
+    assert not isinstance(stopped.value, Interrupted)
+    assert len(calls) < 8
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_fails_in_a_block_is_raised(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    explained, rows = replace(wrapped("forest", 0, 1), admission=Admission(2)), people(11, 400)
+
+    def fail(*_: Any) -> Any:
+        raise ArithmeticError("a block")
+
+    monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 20)
+    monkeypatch.setattr(Portfolio, "block", fail)
+    with pytest.raises(ArithmeticError, match="a block"):
+        explained.explain(rows, why_not=False, n_jobs=jobs)
+    with explained.admission.entered(0.0) as admitted, explained.admission.more(5) as more:
+        assert (admitted, more) == (True, 1)  # every place is free again
 
 
 def test_a_row_that_fails_costs_its_part_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,13 +274,13 @@ def test_a_row_that_fails_costs_its_part_alone(monkeypatch: pytest.MonkeyPatch) 
 def test_rows_that_are_the_same_are_searched_once(kind: str, jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     explained, rows = wrapped(kind, 0, 1), people(11, 40)
     expected = explained.explain(rows, why_not=False, n_jobs=1)
-    searched, explaining = list[int](), answer.Explaining
+    searched, explaining = list[int](), explain_table.Explaining
 
     def noted(request: Any, search: Any, predictions: Any, some: Any, *rest: Any) -> Any:
         searched.extend(some)
         return explaining(request, search, predictions, some, *rest)
 
-    monkeypatch.setattr(answer, "Explaining", noted)
+    monkeypatch.setattr(explain_table, "Explaining", noted)
     monkeypatch.setattr(Portfolio, "block", lambda *_: [])  # nothing is settled
     found = explained.explain(pd.concat([rows] * 3, ignore_index=True), why_not=False, n_jobs=jobs)
     assert [one.to_dict() for one in found] == [one.to_dict() for one in expected] * 3
@@ -272,7 +324,7 @@ def explained_in_blocks(explained: ExplainedModel, rows: pd.DataFrame, **asked: 
             return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(answer, "Portfolio", Watched)
+        patch.setattr(explain_table, "Portfolio", Watched)
         return explained.explain(rows, **asked), settled
 
 

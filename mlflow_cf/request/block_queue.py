@@ -1,0 +1,169 @@
+"""The rows of a long table: predicted part by part, and settled block by block, by several threads.
+
+Rows are settled while others are still predicted. To predict is mostly Python, which one thread at a time can run, and
+to settle is mostly kernels, so that two threads that do both side by side wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from threading import Condition
+
+import numpy as np
+
+from mlflow_cf.problem import Codes
+from mlflow_cf.request.block_answers import SettledBlock
+from mlflow_cf.request.portfolio import Portfolio
+from mlflow_cf.request.request import is_wanted, unmet
+from mlflow_cf.request.rows import Predicted
+
+Task = Callable[[], None]
+Beside = Callable[[], bool]  # does some other work of the one who reads answers; returns whether there was some
+
+
+class BlockQueue:
+    """What is still to be done for the rows of a table; its threads share it.
+
+    Which rows are in a block does not depend on which thread is first.
+
+    Attributes:
+        rows: how many rows are to be explained; blocks: in how many blocks.
+        passed: of how many rows that are predicted here nothing is to be explained. All may grow until all rows are
+            `predicted`.
+    """
+
+    def __init__(self, portfolio: Portfolio, numbers: Codes) -> None:
+        """Set up for the rows that are still to be predicted, and those of the others (n,) that are to be explained."""
+        self._portfolio, self._reading = portfolio, portfolio.predictions.reading
+        self.rows, self.blocks, self.passed = 0, 0, 0
+        self._parts, self._begun, self._added = len(self._reading.left), 0, 0  # parts that are predicted here
+        self._told = dict[int, tuple[Codes, Codes]]()  # their rows, and which are to be explained, until all before are
+        self._seen = len(self._reading.codes) - sum(map(len, self._reading.left))
+        self._uncut, self._cut, self._done = list[Codes](), deque[tuple[int, Codes]](), dict[int, SettledBlock]()
+        self._given, self._predicting, self._settling = 0, 0, 0
+        self._changed, self._closed, self._error = Condition(), False, list[BaseException]()
+        self._add(numbers)
+
+    @property
+    def predicted(self) -> bool:
+        """Whether all rows are predicted."""
+        return self._added == self._parts
+
+    def answers(self, beside: Beside) -> Iterator[SettledBlock]:
+        """Yield what was found of the rows of each block, in order, as long as there is time.
+
+        The thread that reads them works, too, where the next one is not ready. Once all rows are predicted, it does
+        first what is to be done `beside` the blocks.
+        """
+        tasks = self.blocks if self.predicted else len(self._reading.codes)
+        with self._portfolio.helped(self._work_off, tasks):
+            try:
+                while True:
+                    while self._is_next_done:
+                        self._given += 1
+                        yield self._done.pop(self._given - 1)
+                    if self.predicted and beside():
+                        continue
+                    task = self._next(patient=True)
+                    if task is not None:
+                        self._do(task)
+                    elif self._error:
+                        raise self._error[0]
+                    elif not self._is_next_done:
+                        return
+            finally:
+                self._close()
+
+    @property
+    def _is_next_done(self) -> bool:
+        return self._given in self._done
+
+    def _work_off(self) -> None:
+        """Do tasks as long as there are any."""
+        while (task := self._next(patient=False)) is not None:
+            self._do(task)
+
+    def _do(self, task: Task) -> None:
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001  it is raised where answers are read
+            self._close(error)
+
+    def _close(self, *error: BaseException) -> None:
+        """Begin no further task."""
+        with self._changed:
+            self._closed = True
+            self._error += error
+            self._changed.notify_all()
+
+    def _next(self, *, patient: bool) -> Task | None:
+        """Return the next task; None if there is none, or, for those who are `patient`, if the next block is done."""
+        with self._changed:
+            while not self._closed and not (patient and self._is_next_done):
+                if self._reading.left and not (self._predicting and self._cut):
+                    self._predicting += 1
+                    self._begun += 1
+                    return partial(self._predict, self._begun - 1, self._reading.left.popleft())
+                if self._cut:
+                    self._settling += 1
+                    return partial(self._settle, *self._cut.popleft())
+                if not self._predicting and not (patient and self._settling):
+                    return None
+                self._changed.wait()
+        return None
+
+    def _predict(self, part: int, some: Codes) -> None:
+        """Predict the rows of a part, and put those into blocks that are to be explained."""
+        told = None
+        try:
+            told = self._reading.predict(some)
+        finally:
+            with self._changed:
+                self._predicting -= 1
+                if told is None:
+                    self._reading.left.appendleft(some)  # it was interrupted
+                else:
+                    self._reading.note(some, told)
+                    self._told[part] = some, self._wanted(some, told)
+                    self._add_parts()
+                self._changed.notify_all()
+
+    def _wanted(self, some: Codes, told: Predicted) -> Codes:
+        """Return which rows are to be explained of those of which the model says so."""
+        request = self._portfolio.request
+        if isinstance(told, dict):
+            return np.array([number for number, row in told.items() if is_wanted(request, row)], dtype=np.intp)
+        return some[unmet(request, told[1])]
+
+    def _add_parts(self) -> None:
+        """Add the parts that are predicted, as all before them are."""
+        while self._added in self._told:
+            some, wanted = self._told.pop(self._added)
+            self._added += 1
+            self._seen += len(some)
+            self.passed += len(some) - len(wanted)
+            self._add(wanted)
+
+    def _add(self, numbers: Codes) -> None:
+        """Add rows to those that wait, and put these into blocks if they are worth one, or are the last ones."""
+        self._uncut.append(numbers)
+        self.rows += len(numbers)
+        waiting = np.concatenate(self._uncut)
+        if self.predicted:
+            blocks = self._portfolio.blocks(waiting)
+        else:
+            blocks = self._portfolio.early_blocks(waiting, self.rows * len(self._reading.codes) // max(self._seen, 1))
+        if blocks:
+            self._uncut = []
+            self._portfolio.prepare(waiting)
+            self._cut.extend(enumerate(blocks, self.blocks))
+            self.blocks += len(blocks)
+
+    def _settle(self, number: int, block: Codes) -> None:
+        settled = self._portfolio.timely(block)
+        with self._changed:
+            self._settling -= 1
+            self._done[number] = settled
+            self._changed.notify_all()
