@@ -16,10 +16,11 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import actions_within, distinct_actions, lawful_actions
 from mlflow_cf.engine.agreed import Agreed
 from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.moves.search import NearestMoves, nearest_of_linear
 from mlflow_cf.engine.nodes import beyond_reach
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
-from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import with_points
 from mlflow_cf.structures.joined import Joined
@@ -30,11 +31,13 @@ class Engine:
 
     Attributes:
         given: the problem of the row, perhaps with intervals of continuous numbers.
+        moved: the nearest candidates of a linear model, once a search has looked for them.
     """
 
     def __init__(self, given: Problem) -> None:
         """Set up for a problem."""
         self.given = given
+        self.moved: NearestMoves | None = None
 
     @cached_property
     def _pointed(self) -> tuple[Problem, bool]:
@@ -72,6 +75,15 @@ class Engine:
     def agreed(self) -> Agreed | None:
         """What enough of many models may accept; None where they do not list it."""
         return Agreed.of(self.problem, self.actions) if self.exact and self._single else None
+
+    def nearest_of_linear(self, tolerance: float, budget: Budget, share: int) -> NearestMoves | None:
+        """Return the nearest candidates of a linear model, if that takes no more than a share of the budget.
+
+        None where they are not known. Tolerances are in units of max(1, |score|).
+        """
+        if self.exact and self._single:
+            self.moved = nearest_of_linear(self.problem, self.actions, tolerance, budget, share)
+        return self.moved
 
     @property
     def _single(self) -> bool:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from exact_worlds import TOLERANCE, Drawn, Enumerated, drawn
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from laws import dear
 
@@ -66,6 +66,26 @@ def test_answers_are_those_of_enumeration(world):
     is_exact(found, expected, answers)
     if len(answers):
         np.testing.assert_array_equal(world.proved(world.row_task(), found.rows, polish=True).rows, found.rows)
+
+
+@dear(2)
+@given(drawn(("linear",)).filter(lambda world: world.open))
+@example(replace(WORLD, model="linear", task="two", goal="label"))
+def test_what_is_listed_of_a_linear_model_has_the_answer_of_enumeration(world):
+    """Nothing else is left to be proved then."""
+    world = replace(world, count=1)
+    expected, task = Enumerated(world), world.row_task()
+    known = task.engine.nearest_of_linear(100 * TOLERANCE, task.budget, 2)
+    if known is None:
+        assert world != replace(WORLD, model="linear", task="two", goal="label")
+        return
+    problem = task.engine.problem
+    rows = problem.rows(known.codes)
+    assert (problem.distance(known.codes) <= known.limit).all()
+    assert problem.check(rows).all()
+    answers = expected.answers(1)
+    assert task.distance(rows[world.accepts(rows)]).min() == expected.distance[answers[0]]
+    is_exact(world.certified(task, world.proved(task, rows, polish=True)), expected, answers)
 
 
 def test_what_changes_cost_but_for_the_largest_limits_no_distance():

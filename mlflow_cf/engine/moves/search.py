@@ -242,18 +242,56 @@ def _dearest(move: Move) -> float:
     return max(fixed + slope * most, float(move.costs.max(initial=0.0)))
 
 
+class NearestMoves(NamedTuple):
+    """Candidates of a row that a search among moves has found; no other may meet the target that is as near.
+
+    Attributes:
+        codes: (m, G) of each.
+        limit: how far they are at most; tolerance: by how much scores may be off.
+    """
+
+    codes: Codes
+    limit: float
+    tolerance: float
+
+    def within(self, problem: Problem, distance: float, tolerance: float) -> Codes | None:
+        """Return the candidates (n, G) no farther than a distance; None: they do not tell all that may be answers."""
+        if distance > self.limit or tolerance > self.tolerance:
+            return None
+        return self.codes[problem.distance(self.codes) <= distance]
+
+
+def nearest_of_linear(
+    problem: Problem, actions: ActionTable, tolerance: float, budget: Budget, share: int
+) -> NearestMoves | None:
+    """Return the nearest candidates that take some of the `actions`, if that takes no more than a share of the budget.
+
+    None where the model is not linear, where it meets no target by these, and where one that does may be unlawful.
+    """
+    if problem.count > 1 or not _lowers(problem):
+        return None
+    search = search_listed(problem, actions, np.inf, tolerance, problem.most_changes, linear=True)
+    if search is None:
+        return None
+    part = budget.part(budget.left // share)
+    done = search.run(part)
+    budget.take(part.used)
+    found = done and search.limit < np.inf
+    return NearestMoves(search.candidates(actions), search.limit, tolerance) if found else None
+
+
 def search_listed(
-    problem: Problem, actions: ActionTable, limit: float, tolerance: float, most: int
+    problem: Problem, actions: ActionTable, limit: float, tolerance: float, most: int, *, linear: bool = False
 ) -> MoveSearch | None:
     """Return the search for candidates that take some of the `actions` and change at most so many groups.
 
-    None where the model has other units, or several scores decide.
+    None where the model has other units, or if it is to be `linear` any, or where several scores decide.
     """
     score, structure = _hidden(problem, tolerance)
     if score is None or structure is None or (actions.own < 0).any():
         return None
     layer = structure.hidden(actions.encoded, score.weights)
-    if layer is None:
+    if layer is None or (linear and layer.rectified):
         return None
     added, groups = np.empty_like(layer.added), []
     added[actions.columns] = layer.added
@@ -261,8 +299,7 @@ def search_listed(
         ids = np.delete(np.arange(start, stop), own - start)
         groups.append(_directions(ids, actions.cost[ids], added[ids] - added[own]))
     hidden = _score_of(layer, layer.bias + added[actions.own].sum(axis=0), groups, score)
-    lowers = problem.plain_limits and not problem.joint_rules and not problem.bound_distance.c
-    return MoveSearch(groups, hidden, Asked(loose(0.0), most, True, lowers), limit)
+    return MoveSearch(groups, hidden, Asked(loose(0.0), most, True, _lowers(problem)), limit)
 
 
 def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> MoveSearch | None:
@@ -273,8 +310,7 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
     the target that the structure cannot tell it from an answer.
     """
     score, structure = _hidden(problem, tolerance)
-    plain = problem.plain_limits and not problem.joint_rules and not problem.bound_distance.c
-    if score is None or structure is None or not plain:
+    if score is None or structure is None or not _lowers(problem):
         return None
     own = [structure.encode(column, problem.x0[column : column + 1]) for column in range(len(problem.x0))]
     layer = structure.hidden(own, score.weights)
@@ -291,6 +327,11 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
     if hidden.shift + float(hidden.weights @ np.maximum(hidden.own, 0.0)) >= hidden.may:
         return None  # the row itself may meet the target by the structure: it would be its own nearest row
     return MoveSearch(groups, hidden, Asked(-gap, problem.most_changes, False, True), limit)
+
+
+def _lowers(problem: Problem) -> bool:
+    """Whether a candidate that certainly meets the target is an answer, and so limits how far others are."""
+    return problem.plain_limits and not problem.joint_rules and not problem.bound_distance.c
 
 
 def _score_of(layer: HiddenLayer, units: Floats, groups: Sequence[Sequence[Move]], score: DecisionScore) -> Hidden:

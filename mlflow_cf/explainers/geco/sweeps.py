@@ -90,6 +90,7 @@ class Sweeps:
         near = None if few is None else self._single(few)
         if few is not None and near is None:
             near = self._single_or_pair(few)
+            near = self._of_linear() if near is None else near
         if near is not None:
             self.settled = True
             return problem.rows(near), self.statistics.summary(0, self.budget.used)
@@ -334,6 +335,16 @@ class Sweeps:
         order = np.argsort(distance, kind="stable")
         settled = len(found) and distance[order[0]] <= limit and distance[order[0]] < few.least(3)
         return np.asarray(found[order]) if settled else None
+
+    def _of_linear(self) -> Codes | None:
+        """Return the nearest favourable candidates (m, G) of a linear model, whatever they change; None: not known."""
+        with self._counted("sweep", len(self.problem.space)):
+            found = self.engine.nearest_of_linear(CLOSE, self.budget, SOON_SHARE)
+        if found is None:
+            return None
+        sums = self.scorer.structure.sums(self.problem.encoded(found.codes))
+        near = self._nearest(found.codes, self.scorer.decisions(sums, CLOSE)[1])
+        return near if len(near) else None
 
     def _pair(self, few: FewChanges) -> bool:
         """Look at all pairs of changes that may be nearer; whether no three changes can be as near as what is known."""
