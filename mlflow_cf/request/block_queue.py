@@ -7,7 +7,7 @@ to settle is mostly kernels, so that two threads that do both side by side wait 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from functools import partial
 from threading import Condition
 
@@ -51,7 +51,7 @@ class BlockQueue:
         """Whether all rows are predicted."""
         return self._added == self._parts
 
-    def answers(self, beside: Beside) -> Iterator[SettledBlock]:
+    def answers(self, beside: Beside) -> Generator[SettledBlock, None, None]:
         """Yield what was found of the rows of each block, in order, as long as there is time.
 
         The thread that reads them works, too, where the next one is not ready. Once all rows are predicted, it does
@@ -150,16 +150,15 @@ class BlockQueue:
         """Add rows to those that wait, and put these into blocks if they are worth one, or are the last ones."""
         self._uncut.append(numbers)
         self.rows += len(numbers)
-        waiting = np.concatenate(self._uncut)
-        if self.predicted:
-            blocks = self._portfolio.blocks(waiting)
-        else:
-            blocks = self._portfolio.early_blocks(waiting, self.rows * len(self._reading.codes) // max(self._seen, 1))
-        if blocks:
-            self._uncut = []
-            self._portfolio.prepare(waiting)
-            self._cut.extend(enumerate(blocks, self.blocks))
-            self.blocks += len(blocks)
+        expected = self.rows * len(self._reading.codes) // max(self._seen, 1)
+        size = 0.0 if self.predicted else self._portfolio.early(expected)
+        if sum(map(len, self._uncut)) < size:
+            return
+        waiting, self._uncut = np.concatenate(self._uncut), []
+        blocks = self._portfolio.blocks(waiting) if self.predicted else self._portfolio.early_blocks(waiting, size)
+        self._portfolio.prepare(waiting)
+        self._cut.extend(enumerate(blocks, self.blocks))
+        self.blocks += len(blocks)
 
     def _settle(self, number: int, block: Codes) -> None:
         settled = self._portfolio.timely(block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -119,11 +119,12 @@ class ExplainTable:
                 self._explain_some(self._rows(some), time.perf_counter())
             return bool(some)
 
-        for block in queue.answers(beside=explain_group):
-            self.found.blocks.extend(block.answers)
-            self._count(sum(len(part.numbers) for part in block.answers) + queue.passed - passed)
-            passed = queue.passed
-            groups.left.append(block.left)
+        with closing(queue.answers(beside=explain_group)) as blocks:
+            for block in blocks:
+                self.found.blocks.extend(block.answers)
+                self._count(sum(len(part.numbers) for part in block.answers) + queue.passed - passed)
+                passed = queue.passed
+                groups.left.append(block.left)
         while explain_group():
             pass
         self._count(queue.passed - passed)

@@ -132,13 +132,14 @@ class Portfolio:
             return BlockSizes(LAYERS_JUDGED, LEAST_OF_LAYERS, LEAST_ROWS)
         return BlockSizes(ROWS_JUDGED, LEAST_ROWS, LEAST_ROWS)
 
-    def early_blocks(self, rows: Codes, expected: int) -> list[Codes]:
-        """Return rows (m,) in blocks while others of `expected` ones are still predicted; none: they are too few."""
-        threads, sizes = self._threads, self._sizes
-        size = min(sizes.most, max(EARLY, expected // (2 * threads)))
-        if threads == 1 or len(rows) < size:
-            return []
-        return np.array_split(rows, -(-len(rows) // min(size + size // 4, sizes.most)))
+    def early(self, expected: int) -> float:
+        """Return how many rows are worth a block while others of `expected` ones are still predicted."""
+        sizes, threads = self._sizes, self._threads
+        return np.inf if threads == 1 else min(sizes.most, max(EARLY, expected // (2 * threads)))
+
+    def early_blocks(self, rows: Codes, size: float) -> list[Codes]:
+        """Return rows (m,) in blocks that are worth about so many rows."""
+        return np.array_split(rows, -(-len(rows) // min(int(1.25 * size), self._sizes.most)))
 
     def helped(self, work: Callable[[], object], tasks: int) -> AbstractContextManager[None]:
         """Let as many further threads do some work, of so many tasks, as there are cores free."""

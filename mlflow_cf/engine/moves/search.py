@@ -258,7 +258,7 @@ class NearestMoves(NamedTuple):
         """Return the candidates (n, G) no farther than a distance; None: they do not tell all that may be answers."""
         if distance > self.limit or tolerance > self.tolerance:
             return None
-        return self.codes[problem.distance(self.codes) <= distance]
+        return self.codes[problem.distance(self.codes) <= loose(distance)]
 
 
 def nearest_of_linear(
