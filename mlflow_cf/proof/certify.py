@@ -142,10 +142,8 @@ def _may_be_answers(task: RowTask, distance: float, score_tolerance: float) -> C
     if engine.exact and engine.agreed is not None:
         found = engine.agreed.nearest(distance, score_tolerance, task.budget, AGREED_IN_PROOFS)
         return found.codes if found.whole else None
-    if (
-        engine.moved is not None
-        and (moved := engine.moved.within(engine.problem, distance, score_tolerance)) is not None
-    ):
+    moved = None if engine.moved is None else engine.moved.within(engine.problem, distance, score_tolerance)
+    if moved is not None:
         return moved
     few = engine.few if engine.exact else None
     if few is None or few.least(3) <= distance:

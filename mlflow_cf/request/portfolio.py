@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Final, NamedTuple
@@ -36,7 +35,6 @@ from mlflow_cf.request.block_answers import BlockAnswers, SettledBlock
 from mlflow_cf.request.candidates import Asked, ChosenSets, alone_by_structure, asked_alone, lawful_of, verified_of
 from mlflow_cf.request.expected import Predictions
 from mlflow_cf.request.request import Request, reserve_of
-from mlflow_cf.structures import Layers
 from mlflow_cf.structures.joined import Joined
 from mlflow_cf.words.result import Proof
 
@@ -45,35 +43,11 @@ from mlflow_cf.words.result import Proof
 # each for 2.6, 30 of Adult 0.6 for 1.6, of German 1.5 for 2.8; one alone takes 9.1 for 7.1.
 FEW: Final = 64
 FEW_LISTED: Final = 4
-ROWS_AT_ONCE: Final = 1_024  # of a block, if each has several answers
-ROWS_JUDGED, LAYERS_JUDGED = 8_192, 16_384  # if each has one: a call costs 1 to 16 ms of Python however few rows
-# Blocks of several threads: each takes half of its share of what is left, so that they end together, and rows that
-# the first blocks leave are searched beside the last. With a quarter, a row costs 12 to 40 % more, with twice 0 to 12 %
-# less. Of layers a row takes 2 to 20 us, and a block some 2 ms of Python whatever its size: two cores are 1.65 times
-# one with 512 rows for a linear model on 100,000 rows of Adult, with 1,024 and 2,048 1.75, with 6,144 1.72. Of a
-# forest, a row of which takes 0.5 ms, 1.86 with 512, with 2,048 1.71.
-LEAST_ROWS: Final = 512
-LEAST_OF_LAYERS: Final = 2_048
-# A first block, while other rows are still predicted: with 1,024 rows two cores are 1.43 times one for a linear model
-# on 100,000 rows of Credit, with 2,048 1.55, with 3,072 1.57, with 4,096 1.50; for a network 1.76 with 2,048, 1.71
-# with 3,072.
-EARLY: Final = 2_048
-# Where several models must accept answers, a row takes 0.3 to 300 ms: blocks are smaller, and so is what they leave.
-ROWS_LISTED: Final = 256
-LEAST_LISTED: Final = 32
 VERIFIED: Final = 16  # candidates of a row that are verified together, or more
 DOUBT: Final = CLOSE + SWEPT  # of scores, for the search of single rows
 # Blocks add scores up in another order than that search. Whether it doubts one whose distance from the threshold is its
 # tolerance up to this factor, more or less, is not known: of models that calculate in double precision, and of others.
 WIDER, WIDER_SINGLE = 1.0001, 1.01
-
-
-class BlockSizes(NamedTuple):
-    """How many rows a block has at most, how few as half of its share of what is left, and how few as all of it."""
-
-    most: int
-    least: int
-    fewest: int
 
 
 class Settling(NamedTuple):
@@ -105,45 +79,6 @@ class Portfolio:
     def of(cls, request: Request, predictions: Predictions) -> Portfolio | None:
         """Return what settles rows of a request with its constraints; None where it asks for more than blocks give."""
         return cls(request, predictions) if is_plain(request) else None
-
-    def blocks(self, rows: Codes) -> list[Codes]:
-        """Return rows (m,), by their number, in blocks for as many threads as there may be."""
-        threads, sizes = self._threads, self._sizes
-        if threads == 1 and len(rows):
-            return np.array_split(rows, -(-len(rows) // sizes.most))
-        ends = [0]
-        while (left := len(rows) - ends[-1]) > 0:
-            size = min(sizes.most, -(-left // (2 * threads)))
-            size = size if size >= sizes.least else max(-(-left // threads), sizes.fewest)
-            ends += [ends[-1] + size * done for done in range(1, threads + 1)]
-        return [block for block in np.split(rows, ends[1:]) if len(block)]
-
-    @property
-    def _threads(self) -> int:
-        return self.request.admission.threads(self.request.caller.further)
-
-    @property
-    def _sizes(self) -> BlockSizes:
-        if self.request.requirements.further:
-            return BlockSizes(ROWS_LISTED, LEAST_LISTED, LEAST_LISTED)
-        if self.request.query.count > 1:
-            return BlockSizes(ROWS_AT_ONCE, LEAST_ROWS, LEAST_ROWS)
-        if isinstance(self.request.requirements.structure, Layers):
-            return BlockSizes(LAYERS_JUDGED, LEAST_OF_LAYERS, LEAST_ROWS)
-        return BlockSizes(ROWS_JUDGED, LEAST_ROWS, LEAST_ROWS)
-
-    def early(self, expected: int) -> float:
-        """Return how many rows are worth a block while others of `expected` ones are still predicted."""
-        sizes, threads = self._sizes, self._threads
-        return np.inf if threads == 1 else min(sizes.most, max(EARLY, expected // (2 * threads)))
-
-    def early_blocks(self, rows: Codes, size: float) -> list[Codes]:
-        """Return rows (m,) in blocks that are worth about so many rows."""
-        return np.array_split(rows, -(-len(rows) // min(int(1.25 * size), self._sizes.most)))
-
-    def helped(self, work: Callable[[], object], tasks: int) -> AbstractContextManager[None]:
-        """Let as many further threads do some work, of so many tasks, as there are cores free."""
-        return self.request.admission.crew(work, min(self.request.caller.further, tasks - 1))
 
     def prepare(self, numbers: Codes) -> None:
         """Set up what blocks share before threads need it."""

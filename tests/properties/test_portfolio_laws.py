@@ -28,7 +28,7 @@ from mlflow_cf.model.judge import CountedJudge, Judge, OpenModel, Rows, table_of
 from mlflow_cf.options import WrapOptions
 from mlflow_cf.policy import Target
 from mlflow_cf.portfolio import listed, nearest, pairs
-from mlflow_cf.request import answer, explain_table, portfolio
+from mlflow_cf.request import answer, block_queue, explain_table, portfolio
 from mlflow_cf.request import expected as expected_rows
 from mlflow_cf.request.admission import Admission
 from mlflow_cf.request.portfolio import DOUBT, Portfolio
@@ -47,14 +47,14 @@ def in_blocks(size: int | None) -> Iterator[None]:
             patch.setattr(Portfolio, "of", lambda *_: None)
         else:
             patch.setattr(explain_table, "BESIDE_BLOCKS", size)
-            patch.setattr(portfolio, "EARLY", size)
-            patch.setattr(portfolio, "ROWS_AT_ONCE", size)
-            patch.setattr(portfolio, "LEAST_ROWS", size)
-            patch.setattr(portfolio, "LEAST_OF_LAYERS", size)
-            patch.setattr(portfolio, "ROWS_JUDGED", 3 * size)
-            patch.setattr(portfolio, "LAYERS_JUDGED", 3 * size)
-            patch.setattr(portfolio, "ROWS_LISTED", 2 * size)
-            patch.setattr(portfolio, "LEAST_LISTED", size)
+            patch.setattr(block_queue, "EARLY", size)
+            patch.setattr(block_queue, "ROWS_AT_ONCE", size)
+            patch.setattr(block_queue, "LEAST_ROWS", size)
+            patch.setattr(block_queue, "LEAST_OF_LAYERS", size)
+            patch.setattr(block_queue, "ROWS_JUDGED", 3 * size)
+            patch.setattr(block_queue, "LAYERS_JUDGED", 3 * size)
+            patch.setattr(block_queue, "ROWS_LISTED", 2 * size)
+            patch.setattr(block_queue, "LEAST_LISTED", size)
             patch.setattr(nearest, "MOST_ROWS", max(size // 2, 1))
             patch.setattr(listed, "ROWS_AT_ONCE", max(size // 2, 1))
             patch.setattr(listed, "AT_ONCE", 100 * size)
@@ -191,7 +191,7 @@ def test_rows_predicted_in_parts_get_the_same_answers(kind: str, early: int, mon
     rows.loc[3, "town"] = "a town that the background lacks"
     expected = explained.explain(rows, why_not=False)
     calls = []
-    monkeypatch.setattr(portfolio, "EARLY", early)
+    monkeypatch.setattr(block_queue, "EARLY", early)
     monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 7)
     monkeypatch.setattr(CountedJudge, "predict", lambda judge, some: calls.append(len(some)) or PREDICT(judge, some))
     found = explained.explain(rows, why_not=False)
@@ -204,8 +204,8 @@ def test_rows_predicted_in_parts_get_the_same_answers(kind: str, early: int, mon
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_rows_are_settled_while_others_are_predicted(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     explained, rows, steps = replace(wrapped("forest", 0, 1), admission=Admission(2)), people(11, 400), list[str]()
-    monkeypatch.setattr(portfolio, "EARLY", 4)
-    monkeypatch.setattr(portfolio, "ROWS_JUDGED", 4)
+    monkeypatch.setattr(block_queue, "EARLY", 4)
+    monkeypatch.setattr(block_queue, "ROWS_JUDGED", 4)
     monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 20)
     monkeypatch.setattr(CountedJudge, "predict", lambda judge, some: steps.append("predict") or PREDICT(judge, some))
     block = Portfolio.block

@@ -266,7 +266,8 @@ def nearest_of_linear(
 ) -> NearestMoves | None:
     """Return the nearest candidates that take some of the `actions`, if that takes no more than a share of the budget.
 
-    None where the model is not linear, where it meets no target by these, and where one that does may be unlawful.
+    None where several answers are wanted, where the model is not linear, where no candidate certainly meets the target,
+    and where rules over several features, limits on groups or the largest change decide which of them is an answer.
     """
     if problem.count > 1 or not _lowers(problem):
         return None
@@ -285,7 +286,8 @@ def search_listed(
 ) -> MoveSearch | None:
     """Return the search for candidates that take some of the `actions` and change at most so many groups.
 
-    None where the model has other units, or if it is to be `linear` any, or where several scores decide.
+    None where the model has other units than one rectified layer, where it has any although it is to be `linear`, and
+    where several scores decide.
     """
     score, structure = _hidden(problem, tolerance)
     if score is None or structure is None or (actions.own < 0).any():
