@@ -19,10 +19,12 @@ class CodedTable:
 
     Attributes:
         space: the features, with all levels that the rows have; codes: (n, d).
+        was_table: whether the codes are those of raw rows, which they stand for as they are.
     """
 
     space: FeatureSpace
     codes: Floats
+    was_table: bool = False
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -36,7 +38,7 @@ class CodedTable:
     def plain(self) -> bool:
         """Whether coding the raw rows again certainly gives the same codes; those need not be made for it."""
         ranges = self.space.code_ranges
-        return ranges is not None and ranges.hold(self.codes)
+        return ranges is not None and (self.was_table or ranges.hold(self.codes))
 
     @property
     def exact(self) -> NDArray[np.bool_]:

@@ -235,15 +235,11 @@ class FeatureSpace:
         """Return the codes of rows (n, d), and which values have none (n, d)."""
         if len(frame) == 1 and self._plain_dtypes is None and (alone := self._encode_row(frame)) is not None:
             return alone[None], np.zeros((1, len(self)), dtype=np.bool_)
-        # numbers are read some rows at once: column by column takes longer, and so does sharing them among threads
         if len(frame) <= READ_AT_ONCE and (plain_codes := self._encode_plain(frame)) is not None:
             return plain_codes, np.abs(plain_codes) > self._largest
-        codes, bad = np.empty((len(frame), len(self))), np.empty((len(frame), len(self)), dtype=np.bool_)
+        codes, bad = np.empty((len(frame), len(self))), np.zeros((len(frame), len(self)), dtype=np.bool_)
         if len(frame) > READ_AT_ONCE and self._encode_plain(frame.iloc[:0]) is not None:
-            for start in range(0, len(frame), READ_AT_ONCE):
-                rows = slice(start, start + READ_AT_ONCE)
-                codes[rows] = self._encode_plain(frame.iloc[rows])
-                bad[rows] = np.abs(codes[rows]) > self._largest
+            self._read_plain(frame, codes, bad)
             return codes, bad
 
         def read(column: int) -> None:
@@ -253,6 +249,20 @@ class FeatureSpace:
         for _ in share(read, self._longest_first):
             pass
         return codes, bad
+
+    def _read_plain(self, frame: pd.DataFrame, codes: Floats, bad: NDArray[np.bool_]) -> None:
+        """Write the codes of a long table whose columns hold them (n, d), and which values have none (n, d).
+
+        Some rows of all columns at once: whole columns take longer, and so does sharing them among threads.
+        """
+        columns, most = [frame[feature.column].to_numpy() for feature in self.features], self._largest.min()
+        for start in range(0, len(frame), READ_AT_ONCE):
+            rows = slice(start, start + READ_AT_ONCE)
+            some = codes[rows]
+            for column, values in enumerate(columns):
+                some[:, column] = values[rows]
+            if not -most <= some.min() <= some.max() <= most:  # or one is missing
+                bad[rows] = np.abs(some) > self._largest
 
     @cached_property
     def _longest_first(self) -> list[int]:

@@ -160,7 +160,7 @@ class Reading:
         """Return what the model says of some rows; threads may do so at once."""
         codes = self.codes
         try:
-            return self._judge.predict(CodedTable(self._coded.space, codes[some]))
+            return self._judge.predict(CodedTable(self._coded.space, codes[some], was_table=True))
         except UnavailableError as error:
             return {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
         except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered

@@ -450,6 +450,41 @@ def test_codes_become_the_same_table(
             assert same(outcome_of(found, rows), outcome_of(step.transform, rows.table))
 
 
+UNCHECKED = [
+    StandardScaler(),
+    StandardScaler(with_mean=False),
+    StandardScaler(with_std=False),
+    SimpleImputer(),
+    SimpleImputer(strategy="most_frequent"),
+    SimpleImputer(strategy="constant", fill_value=-1),
+    SimpleImputer(missing_values=3),
+    make_pipeline(SimpleImputer(strategy="median"), StandardScaler()),
+]
+
+
+@dear(3)
+@given(
+    step=st.sampled_from(UNCHECKED),
+    dtypes=st.lists(st.sampled_from(["float64", "int64", "float32", "int8"]), min_size=2, max_size=5),
+    seed=st.integers(0, 100),
+    missing=st.booleans(),
+    count=st.integers(1, 50),
+)
+def test_numbers_become_the_same_without_a_check(step: Any, dtypes: list[str], **drawn: Any) -> None:
+    fitted_on, rows = two_tables(dtypes, **drawn)
+    try:
+        known, fitted_step = FeatureSpace.infer(fitted_on), clone(step).fit(fitted_on)
+    except (ValueError, InputError):  # missing numbers that are no value to fill, or a column that does not vary
+        reject()
+    select = Named(tuple(fitted_on.columns))
+    found = of_codes(Prepared(select, (first_step(fitted_step, fitted_on), whole)), known, fitted_on)
+    assert found is not None
+    some = coded(rows, known)
+    assert some.plain
+    one, other = outcome_of(found, some), outcome_of(fitted_step.transform, some.table)
+    assert same(one, other if isinstance(other, type) else np.asarray(other, order="F" if one.flags.fnc else "C"))
+
+
 @dear(6)
 @given(
     estimator=st.sampled_from(ESTIMATORS),
@@ -499,6 +534,23 @@ def test_codes_that_lose_nothing_are_known_before(dtypes: list[str], seed: int, 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numbers that no whole number of the type can be
         assert rows.plain == bool(known.decode_exactly(codes)[1].all())
+
+
+@given(tables=TABLES, unknown=st.booleans(), seed=st.integers(0, 100), dtypes=DTYPES, missing=st.booleans())
+def test_codes_of_rows_lose_nothing(
+    tables: dict[str, Any], seed: int, dtypes: list[str], *, unknown: bool, missing: bool
+) -> None:
+    pairs = [
+        (table(seed, 60, **tables), table(seed + 1, 60, unknown=unknown, **tables)),
+        two_tables(dtypes, seed=seed, missing=missing, count=60),
+    ]
+    for fitted_on, given_rows in pairs:
+        try:
+            known = FeatureSpace.infer(fitted_on)
+        except InputError:  # a column that does not vary
+            reject()
+        rows = coded(given_rows.astype("float64") if fitted_on is pairs[1][0] and seed % 2 else given_rows, known)
+        assert replace(rows, was_table=True).plain == rows.plain
 
 
 def _codes(feature: Feature, numbers: st.SearchStrategy[float]) -> st.SearchStrategy[float]:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import CodedTable, FeatureSpace, Level, columns_with
 from mlflow_cf_flavors.answers import Floats, Rows, as_array
-from mlflow_cf_flavors.sklearn.arrays import Numbers
+from mlflow_cf_flavors.sklearn.arrays import Numbers, nameless
 from mlflow_cf_flavors.sklearn.calls import Prepared
 from mlflow_cf_flavors.sklearn.first_step import (
     MOST_CELLS,
@@ -31,6 +31,7 @@ from mlflow_cf_flavors.sklearn.first_step import (
     OfNumbers,
     Table,
     Transform,
+    Transformer,
     dense,
     steps_of,
 )
@@ -65,6 +66,61 @@ class CodedNumbers:
     def __call__(self, rows: CodedTable) -> Table:
         """Return the array of rows (n, d)."""
         return np.asarray(rows.codes.take(self.columns, axis=1) + self.zeros, dtype=self.dtype, order=self.order)
+
+
+@dataclass(frozen=True, eq=False)
+class _Standardized:
+    """Numbers that are finite or missing -> what a StandardScaler makes of them.
+
+    To check such an array takes the scaler five times as long as its own work; a call for one row of Adult takes 4 %
+    longer with that.
+
+    Attributes:
+        mean: (k,) what is subtracted; None: nothing. scale: (k,) by what is divided; None: not.
+    """
+
+    mean: Floats | None
+    scale: Floats | None
+
+    def __call__(self, table: Table) -> Table:
+        """Return what it makes of a table (n, k), in the table's precision."""
+        made: Table = table.astype(table.dtype if table.dtype.kind == "f" else np.float64)
+        if self.mean is not None:
+            made -= self.mean.astype(made.dtype)
+        if self.scale is not None:
+            made /= self.scale.astype(made.dtype)
+        return made
+
+
+@dataclass(frozen=True, eq=False)
+class _Filled:
+    """Numbers that are finite or missing -> what a SimpleImputer makes of them; see `_Standardized`.
+
+    Attributes:
+        values: (k,) what missing ones become; averages: whether whole numbers become others, too.
+    """
+
+    values: Floats
+    averages: bool
+
+    def __call__(self, table: Table) -> Table:
+        """Return what it makes of a table (n, k)."""
+        made: Table = table.astype(np.float64 if self.averages and table.dtype.kind != "f" else table.dtype)
+        if made.dtype.kind == "f":
+            np.copyto(made, self.values, where=np.isnan(made), casting="same_kind")
+        return made
+
+
+def _unchecked(step: Transformer) -> Transform:
+    """Return the `transform` of a step of numbers, or what makes the same of those that need not be checked."""
+    if type(step).__name__ == "StandardScaler":
+        return _Standardized(step.mean_ if step.with_mean else None, step.scale_ if step.with_std else None)
+    if type(step).__name__ == "SimpleImputer" and is_missing(step.missing_values) and step.indicator_ is None:
+        values = step.statistics_
+        if values.dtype.kind == "f" and not np.isnan(values).any():  # columns without a value are left out
+            return _Filled(values, step.strategy in ("mean", "median"))
+    transform: Transform = nameless(step).transform
+    return transform
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,7 +289,7 @@ def _coded_step(step: FirstStep, prepared: Prepared, space: FeatureSpace, rows: 
             found = _Levels.of(part, where, space, prepared.select)
         elif isinstance(part, OfNumbers):
             numbers = CodedNumbers.of(where, part.given(prepared.select(rows)))
-            found = None if numbers is None else _Scaled(numbers, part.transforms)
+            found = None if numbers is None else _Scaled(numbers, tuple(map(_unchecked, steps_of(part.step))))
         if found is None:
             return None
         parts.append(found)
