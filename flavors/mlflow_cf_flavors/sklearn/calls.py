@@ -17,13 +17,22 @@ from mlflow_cf_flavors.catboost.export import threshold_of
 
 Both = Callable[[Any], tuple[Answers, Floats]]
 
-# their `predict` takes the first of the largest shares, by definition
+# their `predict` takes the first of the largest shares, by definition; a hard vote has none
 _LARGEST: Final = frozenset(
-    {"DecisionTreeClassifier", "ExtraTreeClassifier", "ExtraTreesClassifier", "RandomForestClassifier"}
+    {
+        "BaggingClassifier",
+        "CalibratedClassifierCV",
+        "DecisionTreeClassifier",
+        "ExtraTreeClassifier",
+        "ExtraTreesClassifier",
+        "RandomForestClassifier",
+        "VotingClassifier",
+    }
 )
 # theirs takes the largest share or margin too, but they do not all agree on equal ones
 _CLEAR: Final = frozenset(
     {
+        "AdaBoostClassifier",
         "BernoulliNB",
         "CatBoostClassifier",
         "CategoricalNB",

@@ -43,6 +43,7 @@ from mlflow_cf_flavors.sklearn.calls import (
 )
 from mlflow_cf_flavors.sklearn.coded import of_codes
 from mlflow_cf_flavors.sklearn.first_step import first_step
+from mlflow_cf_flavors.sklearn.forests import by_tree
 from mlflow_cf_flavors.sklearn.steps import steps_of
 from mlflow_cf_flavors.sklearn.structure import compile_model, levels_of
 
@@ -133,7 +134,7 @@ def _has_xgboost(model: Estimator) -> bool:
 def _open_regressor(model: Estimator, rows: pd.DataFrame | None) -> OpenModel:
     columns, select = _input(model, rows)
     last, select = _last(model, select, rows)
-    decide = OwnAnswers(OneThread(last.predict), select, np.float64)
+    decide = OwnAnswers(OneThread(by_tree(last, last.predict, select, rows)), select, np.float64)
     by_codes = partial(_values_by_codes, decide)
     return OpenModel(flavor=MLFLOW_FLAVOR, classes=(), decide=decide, columns=columns, by_codes=by_codes)
 
@@ -211,7 +212,7 @@ def _scores(
     model: Estimator, predict: OneThread, select: Rows, rows: pd.DataFrame | None
 ) -> tuple[Scores | None, ScoreKind, tuple[str, ...]]:
     if hasattr(model, "predict_proba"):
-        return Scores(predict.instead(model.predict_proba), select), "probability", ()
+        return Scores(predict.instead(by_tree(model, model.predict_proba, select, rows)), select), "probability", ()
     if not hasattr(model, "decision_function"):
         return None, "none", (f"{type(model).__name__} has labels only, no scores",)
     score = Scores(predict.instead(model.decision_function), select)

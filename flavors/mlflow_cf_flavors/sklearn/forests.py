@@ -1,0 +1,173 @@
+"""Many trees that are asked one by one.
+
+To hand over its trees, or to check a table for each of them anew, takes a model longer than to ask them: of one row, a
+forest of 100 trees takes 4.5 ms, and its trees .3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+from mlflow_cf_flavors.answers import Floats
+from mlflow_cf_flavors.sklearn.arrays import COMPARED
+
+Estimator = Any  # scikit-learn carries no types
+Ask = Callable[[Any], Any]
+
+_MEANS: Final = frozenset(
+    {
+        "BaggingClassifier",
+        "BaggingRegressor",
+        "ExtraTreesClassifier",
+        "ExtraTreesRegressor",
+        "RandomForestClassifier",
+        "RandomForestRegressor",
+    }
+)
+_BOOSTED: Final = "AdaBoostClassifier"
+_TREES: Final = frozenset(
+    {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"}
+)
+
+
+@dataclass(frozen=True, eq=False)
+class MeanOfTrees:
+    """Rows -> the mean of what trees say, to the last bit as a forest adds it up on one thread.
+
+    Attributes:
+        trees: what scikit-learn calls the `tree_` of each.
+        features: (k,) the columns that each reads; None: all.
+        classes: how many shares there are; 0: a value.
+    """
+
+    trees: tuple[Any, ...]
+    features: tuple[NDArray[np.intp] | None, ...]
+    classes: int
+
+    @classmethod
+    def of(cls, model: Estimator) -> MeanOfTrees:
+        """Return the mean of the trees of a forest, or of a bagging ensemble."""
+        trees = tuple(each.tree_ for each in model.estimators_)
+        every = list(range(model.n_features_in_))
+        chosen = [each if list(each) != every else None for each in getattr(model, "estimators_features_", ())]
+        return cls(trees, tuple(chosen or [None] * len(trees)), getattr(model, "n_classes_", 0))
+
+    def __call__(self, rows: Any) -> Floats:
+        """Return the shares (n, classes), or the values (n,), of rows (n, d) in single precision."""
+        total = np.zeros((rows.shape[0], max(self.classes, 1)))
+        for tree, some in zip(self.trees, self.features, strict=True):
+            total += tree.predict(rows if some is None else rows[:, some])[:, : total.shape[1]]
+        total /= len(self.trees)
+        return total if self.classes else total[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class VotesOfTrees:
+    """Rows -> the shares of an AdaBoostClassifier, to the last bit as it adds up the votes of its trees.
+
+    Attributes:
+        trees: what scikit-learn calls the `tree_` of each; weights: (trees,) of their votes.
+        classes: how many there are.
+    """
+
+    trees: tuple[Any, ...]
+    weights: Floats
+    classes: int
+
+    @classmethod
+    def of(cls, model: Estimator) -> VotesOfTrees:
+        """Return the votes of an AdaBoostClassifier's trees."""
+        return cls(tuple(each.tree_ for each in model.estimators_), model.estimator_weights_, model.n_classes_)
+
+    def __call__(self, rows: Any) -> Floats:
+        """Return the shares (n, classes) of rows (n, d) in single precision."""
+        from sklearn.utils.extmath import softmax
+
+        total, one = np.zeros((rows.shape[0], self.classes)), np.arange(self.classes)
+        for tree, weight in zip(self.trees, self.weights.tolist(), strict=False):
+            voted = tree.predict(rows).argmax(axis=1)[:, None] == one
+            total += np.where(voted, weight, -1 / (self.classes - 1) * weight)
+        total /= self.weights.sum()
+        if self.classes > 2:
+            return np.asarray(softmax(total / (self.classes - 1), copy=False))
+        total[:, 0] *= -1
+        lead = total.sum(axis=1)
+        return np.asarray(softmax(np.column_stack((-lead, lead)) / 2, copy=False))
+
+
+@dataclass(frozen=True, eq=False)
+class TreeByTree:
+    """Table -> what many trees say of it together.
+
+    Attributes:
+        ask: the call of the model that they belong to, for tables that it must look at.
+        together: rows in single precision -> what they say.
+        missing: whether they take missing numbers; in a sparse table they take none.
+    """
+
+    ask: Ask
+    together: MeanOfTrees | VotesOfTrees
+    missing: bool
+
+    def __call__(self, table: Any) -> Floats:
+        """Return the shares (n, classes), or the values (n,), of a table."""
+        rows = self._read(table)
+        return np.asarray(self.ask(table)) if rows is None else self.together(rows)
+
+    def _read(self, table: Any) -> Any:
+        """Return a table as trees read it; None where the model may refuse it."""
+        if sparse.issparse(table):
+            if table.format != "csr" or {table.indices.dtype, table.indptr.dtype} != {np.dtype(np.intc)}:
+                return None
+        elif not isinstance(table, np.ndarray):
+            return None
+        with np.errstate(over="ignore"):
+            rows = table.astype(np.float32)
+        compressed = sparse.issparse(rows)
+        known = np.isfinite(rows.data if compressed else rows)
+        if self.missing and not compressed and not known.all():
+            known |= np.isnan(rows)
+        return rows if known.all() else None
+
+
+def by_tree(model: Estimator, ask: Ask, select: Callable[[Any], Any], rows: pd.DataFrame | None) -> Ask:
+    """Return what answers as a fitted model of many trees does on one thread, tree by tree; `ask` itself for others.
+
+    Args:
+        model: the estimator; ask: its `predict_proba`, or `predict`.
+        select: rows -> what it takes.
+        rows: some rows, on which both are compared to the last bit; None: nothing is compared.
+    """
+    from sklearn.utils import get_tags
+
+    if rows is None or not _is_known(model):
+        return ask
+    alone, first = copy(model), model.estimators_[0]
+    if type(model).__name__ == _BOOSTED:
+        found = TreeByTree(ask, VotesOfTrees.of(model), missing=False)
+    else:
+        alone.n_jobs = 1
+        missing = get_tags(first).input_tags.allow_nan and first.monotonic_cst is None
+        found = TreeByTree(getattr(alone, ask.__name__), MeanOfTrees.of(model), missing)
+    table = select(rows.iloc[:COMPARED])
+    return found if np.array_equal(found(table), found.ask(table)) else ask
+
+
+def _is_known(model: Estimator) -> bool:
+    """Whether a model is one of scikit-learn's, of trees that know all of its classes."""
+    if not _of_sklearn(model, _MEANS | {_BOOSTED}) or getattr(model, "n_outputs_", 1) != 1:
+        return False
+    classes = getattr(model, "n_classes_", 0)
+    return all(_of_sklearn(tree, _TREES) and getattr(tree, "n_classes_", 0) == classes for tree in model.estimators_)
+
+
+def _of_sklearn(model: Estimator, names: frozenset[str]) -> bool:
+    return type(model).__module__.startswith("sklearn.") and type(model).__name__ in names
