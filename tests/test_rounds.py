@@ -51,7 +51,7 @@ def test_rows_that_were_left_out_are_told_what_would_do(forest: tuple[ExplainedM
     made.explain(rows)  # whatever is made once
     start = time.perf_counter()
     made.explain(rows)
-    found = made.explain(many, time_limit_s=10 * (time.perf_counter() - start))
+    found = made.explain(many, time_limit_s=40 * (time.perf_counter() - start))  # half of what they take
     assert found[0].status == "found"
     reasons = [one.reason for one in found if one.status == "budget"]
     assert "a time_limit_s of about " in reasons[-1]
