@@ -1,5 +1,6 @@
 """Every row gets its answer first; certificates share the time that is left, in rounds."""
 
+import gc
 import time
 
 import numpy as np
@@ -49,9 +50,10 @@ def test_rows_that_were_left_out_are_told_what_would_do(forest: tuple[ExplainedM
     many = pd.concat([rows] * 200, ignore_index=True) + near  # rows that are the same are searched once
     many = many[made.judge.model.decide(many) == 0]
     made.explain(rows)  # whatever is made once
+    gc.collect()  # which takes ten times as long as these rows
     start = time.perf_counter()
     made.explain(rows)
-    found = made.explain(many, time_limit_s=40 * (time.perf_counter() - start))  # half of what they take
+    found = made.explain(many, time_limit_s=40 * (time.perf_counter() - start))  # a quarter of what they take
     assert found[0].status == "found"
     reasons = [one.reason for one in found if one.status == "budget"]
     assert "a time_limit_s of about " in reasons[-1]
