@@ -48,19 +48,19 @@ class LargestScore:
     """Rows -> the label with the largest score, shape (n,).
 
     Attributes:
-        scores: rows -> (n, classes), one column for each of `classes`.
+        scores: rows, or their codes -> (n, classes), one column for each of `classes`.
         second: of two equal scores the second one decides, as where one half is enough; otherwise the first one.
     """
 
-    scores: Callable[[pd.DataFrame], Floats]
+    scores: Callable[[Any], Floats]
     classes: tuple[Label, ...]
     second: bool = False
 
-    def __call__(self, rows: pd.DataFrame) -> Answers:
+    def __call__(self, rows: Any) -> Answers:
         """Return the labels of `rows` (n, d)."""
         return self.both(rows)[0]
 
-    def both(self, rows: pd.DataFrame) -> tuple[Answers, Floats]:
+    def both(self, rows: Any) -> tuple[Answers, Floats]:
         """Return the labels of `rows` (n, d) and their scores, asked for once."""
         scores = self.scores(rows)
         if self.second and scores.shape[1] == 2:
@@ -94,6 +94,17 @@ class ClearScore:
         if (np.abs(one - other) > CLEAR * np.maximum(1.0, largest)).all():
             return np.asarray(self.classes)[scores.argmax(axis=1)], scores
         return self.decide(rows), scores
+
+
+@dataclass(frozen=True)
+class ValuesAlone:
+    """Rows -> the values of a model that has no scores."""
+
+    values: Callable[[Any], Answers]
+
+    def __call__(self, rows: Any) -> tuple[Answers, None]:
+        """Return the answers for rows (n, d)."""
+        return self.values(rows), None
 
 
 def as_array(table: pd.DataFrame) -> NDArray[Any] | None:

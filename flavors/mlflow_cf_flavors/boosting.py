@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import CodedTable, Feature, FeatureSpace
+from mlflow_cf.features.codec import is_plain
+from mlflow_cf.model import CodedCalls, OpenModel
+from mlflow_cf.model.judge import Rows, table_of
 from mlflow_cf.structures import Column, CurveColumn, IntervalColumn, LevelColumn, NotOpenedError, Structure
 from mlflow_cf.words.statements import say
-from mlflow_cf_flavors.answers import Floats, as_array
+from mlflow_cf_flavors.answers import Floats, ValuesAlone, as_array
 from mlflow_cf_flavors.lightgbm.trees import TINY, lightgbm_forest
 from mlflow_cf_flavors.sklearn.sources import Raw, RawLevels, Source, finished, raw_columns
 from mlflow_cf_flavors.sums import Sums, TreeModel, made
@@ -26,13 +30,21 @@ class BoosterColumns:
     Attributes:
         names: its columns in order; empty if it was fitted on an array, so that a table goes in as it comes.
         levels: column of pandas' category dtype -> the levels the booster numbers 0, 1, ...
+        codes: coded rows -> the array it takes; None: that is made of their table.
     """
 
     names: tuple[str, ...]
     levels: Mapping[str, pd.Index[Any]]
+    codes: BoosterCodes | None = None
 
-    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+    def coded(self, space: FeatureSpace) -> BoosterColumns | None:
+        """Return the same for coded rows of some features; None if codes are not the numbers the booster takes."""
+        codes = BoosterCodes.of(self, space)
+        return None if codes is None else replace(self, codes=codes)
+
+    def table(self, rows: Rows) -> pd.DataFrame:
         """Return the booster's columns of `rows`, in its order."""
+        rows = table_of(rows)
         if not self.names or rows.columns.tolist() == list(self.names):
             return rows
         return rows.loc[:, list(self.names)]
@@ -42,12 +54,16 @@ class BoosterColumns:
         del rows
         return {name: frozenset(map(str, known)) for name, known in self.levels.items() if name in space.index}
 
-    def numbers(self, table: pd.DataFrame) -> Floats | None:
-        """Return the `table` (n, d) as the float64 array the booster sees, an order of magnitude faster to score.
+    def numbers(self, rows: Rows) -> Floats | None:
+        """Return `rows` (n, d) as the float64 array the booster sees, an order of magnitude faster to score.
 
         None if a column is no number, or a category column has not exactly the levels of the training rows: that is
         left to the library.
         """
+        known = self.codes(rows) if self.codes is not None and isinstance(rows, CodedTable) else None
+        if known is not None:
+            return known
+        table = self.table(rows)
         plain = None if self.levels else as_array(table)
         if plain is not None:
             return plain.astype(np.float64, copy=False)
@@ -69,6 +85,51 @@ class BoosterColumns:
         if levels is not None or dtype.kind not in "biuf":
             return None
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class BoosterCodes:
+    """Coded rows -> the array that a booster takes of their table.
+
+    Attributes:
+        columns: (k,) of the codes; sizes: (k,) how many levels of each it numbers as they are coded; inf: of numbers.
+    """
+
+    columns: NDArray[np.intp]
+    sizes: Floats
+
+    @classmethod
+    def of(cls, table: BoosterColumns, space: FeatureSpace) -> BoosterCodes | None:
+        """Return those of some features; None if a code is another number than the booster takes."""
+        columns = space.columns.get_indexer(pd.Index(table.names)) if table.names else np.arange(len(space))
+        if (columns < 0).any():
+            return None
+        sizes = [_size(space.features[column], table.levels) for column in columns.tolist()]
+        return None if None in sizes else cls(np.asarray(columns), np.array(sizes, dtype=np.float64))
+
+    def __call__(self, rows: CodedTable) -> Floats | None:
+        """Return the array (n, k) of rows; None if some have other levels."""
+        numbers: Floats = rows.codes.take(self.columns, axis=1)
+        return None if (numbers >= self.sizes).any() else numbers
+
+
+def _size(feature: Feature, levels: Mapping[str, pd.Index[Any]]) -> float | None:
+    """Return how many levels of a feature a booster numbers as they are coded; None if it numbers them otherwise."""
+    numbered, dtype = levels.get(str(feature.column)), feature.raw_dtype
+    if is_plain(feature):
+        return np.inf if numbered is None else None
+    if dtype == np.bool_:
+        known: Any = (False, True) if numbered is None else ()
+    else:
+        known = () if numbered is None or not isinstance(dtype, pd.CategoricalDtype) else numbered.tolist()
+    same = len(known) > 0 and feature.code_of == {level: code for code, level in enumerate(known)}
+    return float(len(known)) if same else None
+
+
+def coded_calls(opened: OpenModel) -> CodedCalls | None:
+    """Return how a model is asked about codes that was opened so that it takes them, too; None if by several calls."""
+    both: Any = opened.both if opened.classes else ValuesAlone(opened.decide)
+    return None if both is None else CodedCalls(both, None)
 
 
 def wrong_types(rows: pd.DataFrame | None) -> str:

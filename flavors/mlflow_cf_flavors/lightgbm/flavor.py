@@ -18,7 +18,9 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model import OpenModel, ScoreKind
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.model import CodedCalls, OpenModel, ScoreKind
+from mlflow_cf.model.judge import Rows
 from mlflow_cf_flavors.answers import (
     ClearScore,
     Floats,
@@ -31,7 +33,7 @@ from mlflow_cf_flavors.answers import (
     plain_labels,
     shares,
 )
-from mlflow_cf_flavors.boosting import BoosterColumns, compile_lightgbm, wrong_types
+from mlflow_cf_flavors.boosting import BoosterColumns, coded_calls, compile_lightgbm, wrong_types
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -100,20 +102,17 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     columns = _columns(booster, rows)
     check_columns(columns.names, rows)
     ask = _ask(model, booster, columns, rows)
-    opened = (
-        OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
-        if regression
-        else _open_classifier(model, booster, ask, objective)
-    )
+    reopened = partial(_opened, model, booster, None if regression else objective)
+    opened = replace(reopened(ask), by_codes=partial(_by_codes, reopened, ask))
     if output == "label":
-        opened = replace(opened, score=None, score_kind="none", both=None)
+        opened = replace(opened, score=None, score_kind="none", both=None, by_codes=None)
     check_answers(opened, rows, wrong_types(rows))
     return replace(opened, compile=partial(compile_lightgbm, booster, columns), levels=columns.told_apart)
 
 
 @dataclass(frozen=True, eq=False)
 class _Ask:
-    """Rows -> the answers of `library`, (n,) or (n, k) float64.
+    """Rows, or their codes -> the answers of `library`, (n,) or (n, k) float64.
 
     Attributes:
         library: table -> answers; the model's own way.
@@ -125,25 +124,39 @@ class _Ask:
     array: Callable[[Floats], Any] | None
     columns: BoosterColumns
 
-    def __call__(self, rows: pd.DataFrame) -> Floats:
-        table = self.columns.table(rows)
-        numbers = self.columns.numbers(table) if self.array is not None else None
-        answers = self.library(table) if self.array is None or numbers is None else self.array(numbers)
+    def __call__(self, rows: Rows) -> Floats:
+        numbers = self.columns.numbers(rows) if self.array is not None else None
+        if self.array is None or numbers is None:
+            answers = self.library(self.columns.table(rows))
+        else:
+            answers = self.array(numbers)
         return np.asarray(answers, dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Rows -> (n, k) float64."""
+    """Rows, or their codes -> (n, k) float64."""
 
     ask: _Ask
 
-    def __call__(self, rows: pd.DataFrame) -> Floats:
+    def __call__(self, rows: Rows) -> Floats:
         answers = self.ask(rows)
         return shares(answers) if answers.ndim == 1 else answers
 
 
-def _open_classifier(model: Model, booster: Booster, ask: _Ask, objective: str) -> OpenModel:
+def _by_codes(
+    reopened: Callable[[_Ask], OpenModel], ask: _Ask, space: FeatureSpace, rows: pd.DataFrame
+) -> CodedCalls | None:
+    """Return how a model is asked about codes, that is `reopened` with a way to ask it; see `OpenModel.by_codes`."""
+    del rows  # the features tell
+    columns = None if ask.array is None else ask.columns.coded(space)
+    return None if columns is None else coded_calls(reopened(replace(ask, columns=columns)))
+
+
+def _opened(model: Model, booster: Booster, objective: str | None, ask: _Ask) -> OpenModel:
+    """Return a model that is asked in some way; `objective`: of a classifier."""
+    if objective is None:
+        return OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
     kind: ScoreKind = "probability" if objective in _PROBABILITIES else "margin"
     columns, scores = ask.columns, _Scores(ask)
     if _is_booster(model):

@@ -160,17 +160,6 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class ValuesAlone:
-    """Rows -> the values of an estimator that has no scores."""
-
-    values: OwnAnswers
-
-    def __call__(self, rows: Any) -> tuple[Answers, None]:
-        """Return the answers for rows (n, d)."""
-        return self.values(rows), None
-
-
-@dataclass(frozen=True)
 class PreparedOnce:
     """Rows, or their codes -> labels and scores of an estimator; `both` takes what is `prepared` of them."""
 

@@ -22,6 +22,7 @@ from mlflow_cf.model.own_code import listed, names_in, own_modules
 from mlflow_cf_flavors.answers import (
     OwnAnswers,
     Rows,
+    ValuesAlone,
     check_answers,
     check_columns,
     check_output,
@@ -37,7 +38,6 @@ from mlflow_cf_flavors.sklearn.calls import (
     Prepared,
     PreparedOnce,
     Scores,
-    ValuesAlone,
     both_of,
     whole,
 )

@@ -11,6 +11,7 @@ import copy
 import json
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -22,7 +23,9 @@ import pandas as pd
 from scipy.special import softmax
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.model import OpenModel, ScoreKind
+from mlflow_cf.features import FeatureSpace
+from mlflow_cf.model import CodedCalls, OpenModel, ScoreKind
+from mlflow_cf.model.judge import Rows
 from mlflow_cf_flavors.answers import (
     ClearScore,
     Floats,
@@ -36,7 +39,7 @@ from mlflow_cf_flavors.answers import (
     plain_labels,
     shares,
 )
-from mlflow_cf_flavors.boosting import BoosterColumns, compile_xgboost, wrong_types
+from mlflow_cf_flavors.boosting import BoosterColumns, coded_calls, compile_xgboost, wrong_types
 
 if TYPE_CHECKING:
     from xgboost import Booster
@@ -106,13 +109,10 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     private = _one_thread(model)
     ask = _ask(private, trained)
     check_columns(ask.columns.names, rows)
-    opened = (
-        OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
-        if regression
-        else _open_classifier(private, ask, objective)
-    )
+    reopened = partial(_opened, private, None if regression else objective)
+    opened = replace(reopened(ask), by_codes=partial(_by_codes, reopened, ask))
     if output == "label":
-        opened = replace(opened, score=None, score_kind="none", both=None)
+        opened = replace(opened, score=None, score_kind="none", both=None, by_codes=None)
     check_answers(opened, rows, wrong_types(rows))
     return replace(
         opened, compile=partial(compile_xgboost, ask.booster, ask.rounds, ask.columns, ask.missing), tolerance=1e-5
@@ -121,7 +121,7 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
 
 @dataclass(frozen=True, eq=False)
 class _Ask:
-    """Rows -> raw answers, (n,) or (n, k) float64.
+    """Rows, or their codes -> raw answers, (n,) or (n, k) float64.
 
     Attributes:
         booster: a private copy that uses one thread.
@@ -137,13 +137,12 @@ class _Ask:
     missing: float
     in_place: bool
 
-    def __call__(self, rows: pd.DataFrame, kind: Literal["value", "margin"] = "value") -> Floats:
-        table = self.columns.table(rows)
+    def __call__(self, rows: Rows, kind: Literal["value", "margin"] = "value") -> Floats:
         if not self.in_place:
-            return self._through_matrix(table, kind)
-        numbers = self.columns.numbers(table) if math.isnan(self.missing) else None
+            return self._through_matrix(self.columns.table(rows), kind)
+        numbers = self.columns.numbers(rows) if math.isnan(self.missing) else None
         answers = self.booster.inplace_predict(
-            table if numbers is None else numbers,
+            self.columns.table(rows) if numbers is None else numbers,
             iteration_range=(0, self.rounds),
             predict_type=kind,
             missing=self.missing,
@@ -160,13 +159,13 @@ class _Ask:
 
 @dataclass(frozen=True, eq=False)
 class _Scores:
-    """Rows -> (n, k) float64; `threshold` is what a single answer must exceed for the second of two classes."""
+    """Rows, or their codes -> (n, k) float64; a single answer beyond `threshold` is the second of two classes."""
 
     ask: _Ask
     objective: str
     threshold: float
 
-    def __call__(self, rows: pd.DataFrame) -> Floats:
+    def __call__(self, rows: Rows) -> Floats:
         if self.objective == "multi:softmax":
             return np.asarray(softmax(self.ask(rows, "margin"), axis=1))
         if self.objective == "binary:hinge":
@@ -179,7 +178,10 @@ class _Scores:
         return margins(answers - self.threshold)
 
 
-def _open_classifier(model: Model, ask: _Ask, objective: str) -> OpenModel:
+def _opened(model: Model, objective: str | None, ask: _Ask) -> OpenModel:
+    """Return a model that is asked in some way; `objective`: of a classifier."""
+    if objective is None:
+        return OpenModel(MLFLOW_FLAVOR, (), ask, columns=ask.columns.names)
     kind: ScoreKind = "probability" if objective in _PROBABILITIES else "margin"
     columns = ask.columns
     if not _is_booster(model):
@@ -193,6 +195,15 @@ def _open_classifier(model: Model, ask: _Ask, objective: str) -> OpenModel:
     scores, classes = _Scores(ask, objective, threshold=0.0), tuple(range(max(2, known)))
     decide, notes = LargestScore(scores, classes), _rounds_note(model)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, kind, columns.names, notes, decide.both)
+
+
+def _by_codes(
+    reopened: Callable[[_Ask], OpenModel], ask: _Ask, space: FeatureSpace, rows: pd.DataFrame
+) -> CodedCalls | None:
+    """Return how a model is asked about codes, that is `reopened` with a way to ask it; see `OpenModel.by_codes`."""
+    del rows  # the features tell
+    columns = ask.columns.coded(space) if ask.in_place and math.isnan(ask.missing) else None
+    return None if columns is None else coded_calls(reopened(replace(ask, columns=columns)))
 
 
 def _rounds_note(booster: Booster) -> tuple[str, ...]:
