@@ -7,6 +7,7 @@ model of 14 columns takes 390 microseconds for a table and 70 for an array, XGBo
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mlflow_cf_flavors.answers import Rows, as_array
+from mlflow_cf_flavors.answers import Rows, as_array, shares
 
 Estimator = Any  # scikit-learn carries no types
 
@@ -64,6 +65,45 @@ def by_array(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple
     except Exception:  # noqa: BLE001  of any estimator; whether it can answer at all is checked elsewhere
         return model, select
     return (found, numbers) if same else (model, select)
+
+
+@dataclass(frozen=True, eq=False)
+class OfBooster:
+    """Table -> what an estimator of LightGBM says of it, asked through its Booster.
+
+    To go through its settings takes the estimator three times as long as the Booster: of two rows .3 ms.
+
+    Attributes:
+        ask: the estimator's own call, for tables that are no arrays.
+        booster: the Booster; classes: whether it answers shares.
+    """
+
+    ask: Callable[[Any], Any]
+    booster: Any
+    classes: bool
+
+    def __call__(self, table: Any) -> Any:
+        """Return the shares (n, classes), or the values (n,), of a table."""
+        if not isinstance(table, np.ndarray):
+            return self.ask(table)
+        answers = self.booster.predict(table, num_threads=1)
+        return shares(answers) if self.classes and answers.ndim == 1 else answers
+
+
+def by_booster(
+    model: Estimator, ask: Callable[[Any], Any], select: Callable[[Any], Any], rows: pd.DataFrame | None
+) -> Callable[[Any], Any]:
+    """Return what answers as an estimator does, asked through its Booster; `ask` itself for all but LightGBM's own.
+
+    Args:
+        model: the estimator; ask: its `predict_proba`, or `predict`.
+        select: rows -> what it takes.
+        rows: some rows, on which both are compared to the last bit; None: nothing is compared.
+    """
+    if rows is None or not type(model).__module__.startswith("lightgbm."):
+        return ask
+    found, table = OfBooster(ask, model.booster_, hasattr(model, "classes_")), select(rows.iloc[:COMPARED])
+    return found if np.array_equal(found(table), ask(table)) else ask
 
 
 def _same_answers(one: Estimator, array: NDArray[Any], other: Estimator, table: pd.DataFrame) -> bool:
