@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from laws import dear
+from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.ensemble import (
@@ -26,6 +27,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
 from mlflow_cf.model.flavors import open_native
+from mlflow_cf_flavors.sklearn.arrays import OfBooster, by_booster
 from mlflow_cf_flavors.sklearn.forests import TreeByTree, by_tree
 
 FEW: dict[str, Any] = {"n_estimators": 5, "random_state": 0}
@@ -143,3 +145,18 @@ def test_an_opened_forest_says_what_it_says_itself() -> None:
         np.testing.assert_array_equal(opened.decide(rows), fitted.predict(rows))
         if opened.score is not None:
             np.testing.assert_array_equal(opened.score(rows), fitted.predict_proba(rows))
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")  # LightGBM names the columns of arrays
+@pytest.mark.parametrize("settings", [{}, {"pred_early_stop": True, "pred_early_stop_freq": 1}], ids=["plain", "early"])
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", [LGBMClassifier, LGBMRegressor])
+def test_an_estimator_of_lightgbm_is_asked_through_its_booster(kind: Any, classes: int, settings: Any) -> None:
+    X = table(0, 200, 0.1)
+    y = np.digitize(np.nan_to_num(X).sum(axis=1), np.linspace(-1, 1, classes - 1))
+    model = kind(n_estimators=9, n_jobs=1, verbose=-1, **settings).fit(X, y)
+    own = getattr(model, "predict_proba", model.predict)
+    found = by_booster(model, own, array, pd.DataFrame(X))
+    assert isinstance(found, OfBooster) or settings
+    asked = table(1, 50, 0.1)
+    np.testing.assert_array_equal(found(asked), own(asked))
