@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +11,7 @@ import pandas as pd
 from rivals.turns import WARM
 
 from mlflow_cf import ExplainedModel
-from mlflow_cf.model import OpenModel
+from mlflow_cf.model import CodedCalls
 
 
 @dataclass(frozen=True)
@@ -47,21 +46,27 @@ def measure(explained: ExplainedModel, rows: pd.DataFrame) -> OwnShare:
 
 def watched(explained: ExplainedModel, calls: list[float]) -> ExplainedModel:
     """Return the same whose model adds the CPU seconds of each of its calls to `calls`."""
-    return replace(explained, judge=replace(explained.judge, model=_timed(explained.judge.model, calls)))
+    judge = explained.judge
+    model = replace(
+        judge.model,
+        decide=_timed(judge.model.decide, calls),
+        score=_timed(judge.model.score, calls),
+        both=_timed(judge.model.both, calls),
+    )
+    coded = judge.coded
+    if coded is not None:
+        told, score = coded.calls
+        coded = coded._replace(model=model, calls=CodedCalls(_timed(told, calls), _timed(score, calls)))
+    return replace(explained, judge=replace(judge, model=model, coded=coded))
 
 
-def _timed(model: OpenModel, calls: list[float]) -> OpenModel:
-    """Return a model whose calls note their CPU seconds."""
+def _timed(call: Any, calls: list[float]) -> Any:
+    """Return a call that notes its CPU seconds; None, if there is none."""
 
-    def timed(call: Callable[[pd.DataFrame], Any]) -> Callable[[pd.DataFrame], Any]:
-        def ask(rows: pd.DataFrame) -> Any:
-            start = time.process_time()
-            answer = call(rows)
-            calls.append(time.process_time() - start)
-            return answer
+    def ask(rows: Any) -> Any:
+        start = time.process_time()
+        answer = call(rows)
+        calls.append(time.process_time() - start)
+        return answer
 
-        return ask
-
-    score = None if model.score is None else timed(model.score)
-    both = None if model.both is None else timed(model.both)
-    return replace(model, decide=timed(model.decide), score=score, both=both)
+    return None if call is None else ask
