@@ -21,15 +21,18 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     VotingClassifier,
 )
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, RidgeClassifier, SGDClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.naive_bayes import BernoulliNB, CategoricalNB, ComplementNB, GaussianNB, MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
+from mlflow_cf.features import CodedTable, FeatureSpace
 from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import Judge
 from mlflow_cf_flavors.answers import ClearScore, LargestScore
@@ -148,6 +151,46 @@ def test_others_decide_for_themselves():
         assert open_native(model, rows=rows).both is None
     piped = make_pipeline(StandardScaler(), Careful(max_depth=2)).fit(rows, labels(rows, 2))
     check(piped, rows)
+
+
+C = {"C": [0.1, 1.0]}
+WRAPPED = {
+    "a search over a pipeline": GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {}, cv=2),
+    "a search at the end": make_pipeline(StandardScaler(), GridSearchCV(LogisticRegression(), C, cv=2)),
+    "a pipeline in a pipeline": make_pipeline(make_pipeline("passthrough", StandardScaler()), LogisticRegression()),
+    "a pipeline at the end": make_pipeline(StandardScaler(), make_pipeline(MinMaxScaler(), LogisticRegression())),
+    "frozen": make_pipeline(StandardScaler(), FrozenEstimator(LogisticRegression().fit([[0, 0], [1, 1]], [0, 1]))),
+    "a frozen search": FrozenEstimator(GridSearchCV(make_pipeline(StandardScaler(), LogisticRegression()), {}, cv=2)),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_what_stands_inside_answers(name, monkeypatch):
+    rows, asked = points(), points(seed=1)
+    model = WRAPPED[name]
+    (model.estimator if type(model) is FrozenEstimator else model).fit(rows, labels(rows, 2))
+    check(model, asked)
+    known = FeatureSpace.infer(rows)
+    judge, _ = Judge.learn(open_native(model, rows=rows), CodedTable(known, known.encode(rows)))
+    expected = model.predict(asked).tolist()
+    monkeypatch.setattr(Pipeline, "predict", lambda *_: pytest.fail("it was asked as a whole"))
+    monkeypatch.setattr(Pipeline, "predict_proba", lambda *_: pytest.fail("it was asked as a whole"))
+    assert judge.predict(CodedTable(known, known.encode(asked)))[0] == expected
+
+
+def test_a_search_of_the_users_own_is_asked_itself():
+    class Careful(GridSearchCV):
+        def predict_proba(self, X):
+            return super().predict_proba(X)[:, ::-1]
+
+        def predict(self, X):
+            return 1 - super().predict(X)
+
+    rows = points()
+    model = Careful(make_pipeline(StandardScaler(), LogisticRegression()), {}, cv=2).fit(rows, labels(rows, 2))
+    opened = open_native(model, rows=rows)
+    np.testing.assert_array_equal(opened.decide(rows), model.predict(rows))
+    np.testing.assert_array_equal(opened.score(rows), model.predict_proba(rows))
 
 
 def test_the_second_of_equal_scores_where_one_half_is_enough():

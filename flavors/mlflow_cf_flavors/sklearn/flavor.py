@@ -45,7 +45,7 @@ from mlflow_cf_flavors.sklearn.coded import of_codes
 from mlflow_cf_flavors.sklearn.first_step import first_step
 from mlflow_cf_flavors.sklearn.forests import by_tree
 from mlflow_cf_flavors.sklearn.steps import steps_of
-from mlflow_cf_flavors.sklearn.structure import compile_model, levels_of
+from mlflow_cf_flavors.sklearn.structure import compile_model, found_in, levels_of
 
 MLFLOW_FLAVOR: Final = "sklearn"
 
@@ -166,15 +166,32 @@ def _last(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple[Es
     For a pipeline this is its last step, and what the others prepare; others take an array where that is the same.
     `rows` are some to try this on.
     """
+    *steps, last = _flat(model)
+    if not steps:
+        return by_array(last, select, rows)
+    transforms = [step.transform for step in steps]
+    if rows is not None:
+        transforms[0] = first_step(steps[0], select(rows.iloc[:COMPARED]))
+    return last, Prepared(select, tuple(transforms))
+
+
+def _flat(model: Estimator) -> list[Estimator]:
+    """Return the steps of a pipeline, and of those inside it, or the estimator itself.
+
+    In place of a search for parameters stands its best estimator, in place of a frozen one that which it holds: all
+    that they do is done by these.
+    """
+    from sklearn.frozen import FrozenEstimator
     from sklearn.pipeline import Pipeline
 
-    if type(model) is not Pipeline or len(model.steps) == 1:
-        return by_array(model, select, rows)
-    steps = [step for _, step in model.steps[:-1] if step is not None and not isinstance(step, str)]  # "passthrough"
-    transforms = [step.transform for step in steps]
-    if steps and rows is not None:
-        transforms[0] = first_step(steps[0], select(rows.iloc[:COMPARED]))
-    return model.steps[-1][1], Prepared(select, tuple(transforms))
+    if _module(model).startswith("sklearn.model_selection."):
+        model = found_in(model)
+    if type(model) is FrozenEstimator:
+        return _flat(model.estimator)
+    if type(model) is not Pipeline:
+        return [model]
+    steps = [step for _, step in model.steps if step is not None and not isinstance(step, str)]  # "passthrough"
+    return [one for step in steps for one in _flat(step)]
 
 
 def _sooner(
