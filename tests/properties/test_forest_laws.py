@@ -14,6 +14,7 @@ from laws import dear
 from lightgbm import LGBMClassifier, LGBMRegressor
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
@@ -22,8 +23,12 @@ from sklearn.ensemble import (
     ExtraTreesRegressor,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingClassifier,
+    StackingRegressor,
+    VotingClassifier,
+    VotingRegressor,
 )
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
 from mlflow_cf.model.flavors import open_native
@@ -108,6 +113,35 @@ def test_trees_are_asked_one_by_one(model: Any) -> None:
     assert getattr(found.ask.__self__, "n_jobs", 1) == 1  # type: ignore[attr-defined]  a method
 
 
+FOREST = RandomForestClassifier(**FEW, n_jobs=2)
+OTHER = [("forest", FOREST), ("linear", LogisticRegression())]
+VALUES = [("bagged", BaggingRegressor(**FEW)), ("linear", LinearRegression())]
+ENSEMBLES = {
+    "soft vote": VotingClassifier(OTHER, voting="soft", weights=[2, 1]),
+    "calibrated": CalibratedClassifierCV(FOREST, cv=2),
+    "calibrated, isotonic": CalibratedClassifierCV(AdaBoostClassifier(**FEW), method="isotonic", cv=2, ensemble=False),
+    "stacked": StackingClassifier(OTHER, cv=2),
+    "stacked on the table": StackingClassifier(OTHER, passthrough=True, cv=2),
+    "mean of values": VotingRegressor(VALUES),
+    "stacked values": StackingRegressor(VALUES, cv=2),
+}
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", ENSEMBLES)
+def test_members_are_asked_tree_by_tree(name: str, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, asked = table(0, 200, 0.0), table(1, 50, 0.0)
+    y = np.digitize(X.sum(axis=1), np.linspace(-1, 1, classes - 1))
+    model = clone(ENSEMBLES[name]).fit(X, y)
+    own = getattr(model, "predict_proba", model.predict)
+    found = by_tree(model, own, array, pd.DataFrame(X))
+    expected = own(asked)
+    for kind in (RandomForestClassifier, AdaBoostClassifier):
+        monkeypatch.setattr(kind, "predict_proba", lambda *_: pytest.fail("it was asked itself"))
+    monkeypatch.setattr(BaggingRegressor, "predict", lambda *_: pytest.fail("it was asked itself"))
+    np.testing.assert_array_equal(found(asked), expected)
+
+
 class Doubled(RandomForestClassifier):
     """Says something else than its trees."""
 
@@ -120,6 +154,7 @@ class Doubled(RandomForestClassifier):
     [
         pytest.param(Doubled(**FEW), id="a class of the user's own"),
         pytest.param(BaggingClassifier(LogisticRegression(), 3), id="models that are no trees"),
+        pytest.param(VotingClassifier([("a", LogisticRegression())], voting="soft"), id="members that are no trees"),
         pytest.param(LogisticRegression(), id="no ensemble"),
     ],
 )

@@ -33,6 +33,15 @@ _MEANS: Final = frozenset(
     }
 )
 _BOOSTED: Final = "AdaBoostClassifier"
+_CALIBRATED: Final = "_CalibratedClassifier"
+# where models of other ones have these
+_MEMBERS: Final = {
+    "CalibratedClassifierCV": "calibrated_classifiers_",
+    "StackingClassifier": "estimators_",
+    "StackingRegressor": "estimators_",
+    "VotingClassifier": "estimators_",
+    "VotingRegressor": "estimators_",
+}
 _TREES: Final = frozenset(
     {"DecisionTreeClassifier", "DecisionTreeRegressor", "ExtraTreeClassifier", "ExtraTreeRegressor"}
 )
@@ -117,6 +126,11 @@ class TreeByTree:
     together: MeanOfTrees | VotesOfTrees
     missing: bool
 
+    @property
+    def __name__(self) -> str:
+        """The name of that call, by which ensembles know what it answers."""
+        return self.ask.__name__
+
     def __call__(self, table: Any) -> Floats:
         """Return the shares (n, classes), or the values (n,), of a table."""
         rows = self._read(table)
@@ -139,26 +153,69 @@ class TreeByTree:
 
 
 def by_tree(model: Estimator, ask: Ask, select: Callable[[Any], Any], rows: pd.DataFrame | None) -> Ask:
-    """Return what answers as a fitted model of many trees does on one thread, tree by tree; `ask` itself for others.
+    """Return what answers as a fitted model does whose trees are asked one by one; `ask` itself where there are none.
 
     Args:
         model: the estimator; ask: its `predict_proba`, or `predict`.
         select: rows -> what it takes.
         rows: some rows, on which both are compared to the last bit; None: nothing is compared.
     """
+    if rows is None:
+        return ask
+    found = _of_trees(model, ask.__name__) or _of_members(model, ask.__name__)
+    if found is None:
+        return ask
+    own = found.ask if isinstance(found, TreeByTree) else ask
+    try:
+        table = select(rows.iloc[:COMPARED])
+        same = np.array_equal(found(table), own(table))
+    except Exception:  # noqa: BLE001  whether it can answer these rows at all is checked elsewhere
+        return ask
+    return found if same else ask
+
+
+def _of_trees(model: Estimator, name: str) -> TreeByTree | None:
+    """Return what answers as a method of a model does, tree by tree; None if it is not known to consist of trees."""
     from sklearn.utils import get_tags
 
-    if rows is None or not _is_known(model):
-        return ask
-    alone, first = copy(model), model.estimators_[0]
+    if not _is_known(model):
+        return None
     if type(model).__name__ == _BOOSTED:
-        found = TreeByTree(ask, VotesOfTrees.of(model), missing=False)
-    else:
-        alone.n_jobs = 1
-        missing = get_tags(first).input_tags.allow_nan and first.monotonic_cst is None
-        found = TreeByTree(getattr(alone, ask.__name__), MeanOfTrees.of(model), missing)
-    table = select(rows.iloc[:COMPARED])
-    return found if np.array_equal(found(table), found.ask(table)) else ask
+        return TreeByTree(getattr(model, name), VotesOfTrees.of(model), missing=False)
+    alone, first = copy(model), model.estimators_[0]
+    alone.n_jobs = 1
+    missing = get_tags(first).input_tags.allow_nan and first.monotonic_cst is None
+    return TreeByTree(getattr(alone, name), MeanOfTrees.of(model), missing)
+
+
+def _of_members(model: Estimator, name: str) -> Ask | None:
+    """Return what answers as a method of a model does, its members tree by tree; None if none of them has trees."""
+    place = _MEMBERS.get(type(model).__name__)
+    if place is None or not _of_sklearn(model, frozenset(_MEMBERS)):
+        return None
+    members = [_quick(member) for member in getattr(model, place)]
+    if all(one is other for one, other in zip(members, getattr(model, place), strict=True)):
+        return None
+    found = copy(model)
+    setattr(found, place, members)
+    ask: Ask = getattr(found, name)
+    return ask
+
+
+def _quick(member: Estimator) -> Estimator:
+    """Return a copy of a member whose own method asks its trees one by one; itself if it is not made of trees."""
+    inside = getattr(member, "estimator", None)
+    if type(member).__name__ == _CALIBRATED and (quick := _quick(inside)) is not inside:
+        found = copy(member)
+        found.estimator = quick
+        return found
+    name = "predict_proba" if hasattr(member, "predict_proba") else "predict"
+    trees = None if isinstance(member, str) else _of_trees(member, name)
+    if trees is None:
+        return member
+    found = copy(member)
+    setattr(found, name, trees)  # in place of the method of its class
+    return found
 
 
 def _is_known(model: Estimator) -> bool:
