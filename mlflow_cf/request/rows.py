@@ -160,7 +160,7 @@ class Reading:
         """Return what the model says of some rows; threads may do so at once."""
         codes = self.codes
         try:
-            return self._judge.predict(CodedTable(self._coded.space, codes[some], was_table=True))
+            return self._judge.predict(CodedTable(self._coded.space, codes[_in_a_row(some)], was_table=True))
         except UnavailableError as error:
             return {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
         except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
@@ -172,9 +172,9 @@ class Reading:
         if isinstance(told, dict):
             self._alone |= told
             return
-        labels, outcome = told
-        self.place[some] = np.arange(len(self._labels), len(self._labels) + len(some))
-        self.own[some] = outcome.codes
+        (labels, outcome), where = told, _in_a_row(some)
+        self.place[where] = np.arange(len(self._labels), len(self._labels) + len(some))
+        self.own[where] = outcome.codes
         self._labels += labels
         self._outcomes.append(outcome)
 
@@ -203,6 +203,12 @@ class Reading:
         outcome = joined_outcomes(self._outcomes or [Outcome(np.empty(0, dtype=np.intp))])
         self._outcomes = []
         return PredictedRows(self.codes, self.place, labels, outcome, alone)
+
+
+def _in_a_row(some: NDArray[np.intp]) -> NDArray[np.intp] | slice:
+    """Return rows by their numbers, ascending, as a slice if none is left out: to take those copies nothing."""
+    follow = len(some) > 0 and some[-1] - some[0] == len(some) - 1
+    return slice(int(some[0]), int(some[-1]) + 1) if follow else some
 
 
 def read_rows(judge: Decides, coded: CodedRows) -> PredictedRows:
