@@ -193,5 +193,8 @@ def test_an_estimator_of_lightgbm_is_asked_through_its_booster(kind: Any, classe
     own = getattr(model, "predict_proba", model.predict)
     found = by_booster(model, own, array, pd.DataFrame(X))
     assert isinstance(found, OfBooster) or settings
-    asked = table(1, 50, 0.1)
-    np.testing.assert_array_equal(found(asked), own(asked))
+    for dtype in (float, np.float32, np.int64, object):
+        asked = table(1, 50, 0.1) if dtype != np.int64 else (table(1, 50, 0.0) * 2**30)
+        np.testing.assert_array_equal(found(asked.astype(dtype)), own(asked.astype(dtype)))
+    thirds = np.repeat(np.array(model.booster_.trees_to_dataframe()["threshold"].dropna())[:, None], 3, axis=1)
+    np.testing.assert_array_equal(found(thirds.astype(object)), own(thirds.astype(object)))
