@@ -187,6 +187,16 @@ def test_restricted_trees_have_fewer_leaves():
     assert len(rescored(part, Z[:, [2, 0]]).tree) < len(rescored(structure, whole).tree)
 
 
+def test_restricted_trees_hold_no_leftovers_of_memory(monkeypatch):
+    data = applications()[["age", "debt"]]
+    structure, space = opened(RandomForestClassifier(4, random_state=0), data, goals(applications())["two"])
+    row = [structure.encode(column, odd_codes(space, 1)[:, column])[0] for column in range(2)]
+    monkeypatch.setattr(np, "empty_like", lambda like: np.full_like(like, np.nan if like.dtype == float else 7))
+    part = structure.restrict(row, [1, 0])
+    assert len(part.trees.nodes.value) > 4  # some are no leaves
+    assert np.isfinite(part.trees.nodes.value).all()  # whole arrays are weighted, and overflows would be told
+
+
 def test_a_forest_that_threads_add_up_is_not_steady():
     data = applications()[["age", "debt"]]
     model = RandomForestClassifier(4, random_state=0, n_jobs=2)

@@ -142,6 +142,8 @@ def prune(flags: Array, kept: KeptFeatures, trees: Trees, room: BranchWorkspace,
                     pruned.value[into, column] = nodes.value[node, column]
                 continue
             tests[into, FEATURE], tests[into, LEFT] = many[1, feature], count
+            for column in range(nodes.value.shape[1]):
+                pruned.value[into, column] = 0.0  # nobody asks, but whole arrays are weighted
             pruned.key[into] = walk.key[node] + (many[2, feature] << 32)
             for side in range(2):
                 source[at + side], target[at + side] = walk.left[node] + side, count + side
