@@ -110,6 +110,9 @@ def test_trees_are_asked_one_by_one(model: Any) -> None:
     own = getattr(fitted, "predict_proba", fitted.predict)
     found = by_tree(fitted, own, array, pd.DataFrame(X))
     assert isinstance(found, TreeByTree)
+    for few in (X[:, :2], X[0]):
+        with pytest.raises(ValueError, match=r"features|2D array"):
+            found(few)
     assert getattr(found.ask.__self__, "n_jobs", 1) == 1  # type: ignore[attr-defined]  a method
 
 

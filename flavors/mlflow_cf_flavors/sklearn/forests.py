@@ -119,11 +119,13 @@ class TreeByTree:
     Attributes:
         ask: the call of the model that they belong to, for tables that it must look at.
         together: rows in single precision -> what they say.
+        columns: how many a table has; trees do not look.
         missing: whether they take missing numbers; in a sparse table they take none.
     """
 
     ask: Ask
     together: MeanOfTrees | VotesOfTrees
+    columns: int
     missing: bool
 
     @property
@@ -142,6 +144,8 @@ class TreeByTree:
             if table.format != "csr" or {table.indices.dtype, table.indptr.dtype} != {np.dtype(np.intc)}:
                 return None
         elif not isinstance(table, np.ndarray):
+            return None
+        if table.shape[1:] != (self.columns,):
             return None
         with np.errstate(over="ignore"):
             rows = table.astype(np.float32)
@@ -180,12 +184,13 @@ def _of_trees(model: Estimator, name: str) -> TreeByTree | None:
 
     if not _is_known(model):
         return None
+    columns = int(model.n_features_in_)
     if type(model).__name__ == _BOOSTED:
-        return TreeByTree(getattr(model, name), VotesOfTrees.of(model), missing=False)
+        return TreeByTree(getattr(model, name), VotesOfTrees.of(model), columns, missing=False)
     alone, first = copy(model), model.estimators_[0]
     alone.n_jobs = 1
     missing = get_tags(first).input_tags.allow_nan and first.monotonic_cst is None
-    return TreeByTree(getattr(alone, name), MeanOfTrees.of(model), missing)
+    return TreeByTree(getattr(alone, name), MeanOfTrees.of(model), columns, missing)
 
 
 def _of_members(model: Estimator, name: str) -> Ask | None:
