@@ -386,3 +386,8 @@ def test_a_reply_is_measured_without_the_models_own_calls(benchmark, mixed, monk
     assert found.own_ms == 0
     assert found.model_calls >= 1
     assert now[0] >= 3 * 0.5
+    coded = explained.judge.coded
+    calls = coded.calls._replace(told=slow(coded.calls.told))
+    judge = replace(explained.judge, coded=coded._replace(calls=calls))
+    before, found = now[0], benchmark.own_share.measure(replace(explained, judge=judge), mixed.rejected.head(3))
+    assert (found.own_ms, found.model_calls >= 1, now[0] >= before + 3 * 0.5) == (0, True, True)

@@ -54,7 +54,7 @@ def watched(explained: ExplainedModel, calls: list[float]) -> ExplainedModel:
         both=_timed(judge.model.both, calls),
     )
     coded = judge.coded
-    if coded is not None:
+    if coded is not None and coded.model is judge.model:
         told, score = coded.calls
         coded = coded._replace(model=model, calls=CodedCalls(_timed(told, calls), _timed(score, calls)))
     return replace(explained, judge=replace(judge, model=model, coded=coded))
