@@ -30,10 +30,10 @@ from mlflow_cf.features.codec import (
 )
 from mlflow_cf.features.feature import Feature, Floats, Level
 from mlflow_cf.features.infer import infer_feature
+from mlflow_cf.features.plain_rows import READ_AT_ONCE, PlainRows
 from mlflow_cf.features.tables import Rows, as_rows, check_table
 
 Share = Callable[[Callable[[int], None], Sequence[int]], Iterable[None]]
-READ_AT_ONCE = 8_192  # rows of a long table of numbers
 
 
 class Misfit(str):
@@ -214,7 +214,7 @@ class FeatureSpace:
             (n, d) codes and, for rows that have none, position -> reason.
         """
         codes, bad = self._encoded(frame)
-        return codes, self._misfits(frame, bad)
+        return codes, self.misfits(frame, bad)
 
     def encode_covered(self, frame: pd.DataFrame, share: Share = map) -> tuple[FeatureSpace, Floats, dict[int, Misfit]]:
         """Return the space covering `frame`, and its rows coded by that: what has no code is read once more.
@@ -229,7 +229,7 @@ class FeatureSpace:
         for column, rows in uncoded.items():
             if (feature := space.features[column]) is not self.features[column]:
                 codes[rows, column], bad[rows, column] = encode_column(feature, raw_array(raw[column]))
-        return space, codes, self._misfits(frame, bad) if uncoded else {}
+        return space, codes, self.misfits(frame, bad) if uncoded else {}
 
     def _encoded(self, frame: pd.DataFrame, share: Share = map) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the codes of rows (n, d), and which values have none (n, d)."""
@@ -238,9 +238,9 @@ class FeatureSpace:
         if len(frame) <= READ_AT_ONCE and (plain_codes := self._encode_plain(frame)) is not None:
             return plain_codes, np.abs(plain_codes) > self._largest
         codes, bad = np.empty((len(frame), len(self))), np.zeros((len(frame), len(self)), dtype=np.bool_)
-        if len(frame) > READ_AT_ONCE and self._encode_plain(frame.iloc[:0]) is not None:
-            self._read_plain(frame, codes, bad)
-            return codes, bad
+        if (plain_rows := self.plain_rows(frame)) is not None:
+            found = plain_rows.read(slice(0, len(frame)), codes)
+            return codes, bad if found is None else found
 
         def read(column: int) -> None:
             feature = self.features[column]
@@ -250,26 +250,18 @@ class FeatureSpace:
             pass
         return codes, bad
 
-    def _read_plain(self, frame: pd.DataFrame, codes: Floats, bad: NDArray[np.bool_]) -> None:
-        """Write the codes of a long table whose columns hold them (n, d), and which values have none (n, d).
-
-        Some rows of all columns at once: whole columns take longer, and so does sharing them among threads.
-        """
-        columns, most = [frame[feature.column].to_numpy() for feature in self.features], self._largest.min()
-        for start in range(0, len(frame), READ_AT_ONCE):
-            rows = slice(start, start + READ_AT_ONCE)
-            some = codes[rows]
-            for column, values in enumerate(columns):
-                some[:, column] = values[rows]
-            if not -most <= some.min() <= some.max() <= most:  # or one is missing
-                bad[rows] = np.abs(some) > self._largest
+    def plain_rows(self, frame: pd.DataFrame) -> PlainRows | None:
+        """Return what reads the rows of a long table some at a time; None if not all columns hold their codes."""
+        if len(frame) <= READ_AT_ONCE or self._encode_plain(frame.iloc[:0]) is None:
+            return None
+        return PlainRows(tuple(frame[feature.column].to_numpy() for feature in self.features), self._largest)
 
     @cached_property
     def _longest_first(self) -> list[int]:
         """The columns in the order of the time that reading them takes: looking up levels takes longest."""
         return sorted(range(len(self)), key=lambda column: self.features[column].numeric)
 
-    def _misfits(self, frame: pd.DataFrame, bad: NDArray[np.bool_]) -> dict[int, Misfit]:
+    def misfits(self, frame: pd.DataFrame, bad: NDArray[np.bool_]) -> dict[int, Misfit]:
         """Return why rows cannot be coded some of whose values (n, d) have no code, by position."""
         reasons: dict[int, Misfit] = {}
         for column in columns_with(bad):

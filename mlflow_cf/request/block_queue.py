@@ -180,19 +180,19 @@ class BlockQueue:
                 self._changed.wait()
         return None
 
-    def _predict(self, part: int, some: Codes) -> None:
+    def _predict(self, part: int, rows: Codes) -> None:
         """Predict the rows of a part, and put those into blocks that are to be explained."""
-        told = None
+        predicted = None
         try:
-            told = self._reading.predict(some)
+            predicted = self._reading.predict(rows)
         finally:
             with self._changed:
                 self._predicting -= 1
-                if told is None:
-                    self._reading.left.appendleft(some)  # it was interrupted
+                if predicted is None:
+                    self._reading.left.appendleft(rows)  # it was interrupted
                 else:
-                    self._reading.note(some, told)
-                    self._told[part] = some, self._wanted(some, told)
+                    self._reading.note(*predicted)
+                    self._told[part] = rows, self._wanted(*predicted)
                     self._add_parts()
                 self._changed.notify_all()
 

@@ -30,11 +30,13 @@ MOST_PREDICTED: Final = 16_384
 
 
 def coded(request: Request, table: pd.DataFrame) -> CodedRows:
-    """Return the rows of a request as codes; several threads read a long table."""
+    """Return the rows of a request as codes; several threads read a long table, or each part when it is predicted."""
     known = request.bound_policy.space
     if len(table) <= MOST_PREDICTED:
         return CodedRows.of(known, table)
-    return CodedRows.of(known, table, partial(request.admission.shared, further=request.caller.further, placed=False))
+    return CodedRows.unread_of(known, table) or CodedRows.of(
+        known, table, partial(request.admission.shared, further=request.caller.further, placed=False)
+    )
 
 
 class Predictions:

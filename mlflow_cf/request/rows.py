@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import CodedTable, FeatureSpace, Floats
+from mlflow_cf.features.plain_rows import PlainRows
 from mlflow_cf.features.space import Misfit
 from mlflow_cf.features.space import Share as ShareColumns
 from mlflow_cf.model.judge import Decides, Label, Outcome
@@ -28,12 +29,14 @@ class CodedRows:
     Attributes:
         frame: the rows (m, d); space: covers them.
         codes: (m, d); faults: why a row has none, by its position.
+        unread: what reads rows that have codes and faults only once they are `read`; None: all have.
     """
 
     frame: pd.DataFrame
     space: FeatureSpace
     codes: Floats
-    faults: Mapping[int, str]
+    faults: dict[int, str]
+    unread: PlainRows | None = None
 
     @classmethod
     def of(cls, known: FeatureSpace, frame: pd.DataFrame, share: ShareColumns = map) -> CodedRows:
@@ -44,8 +47,27 @@ class CodedRows:
             share: as `map`, which may have threads.
         """
         space, codes, misfits = known.encode_covered(frame, share)
-        faults = {row: _fault(misfit) for row, misfit in misfits.items()} if misfits else {}
+        faults: dict[int, str] = {row: _fault(misfit) for row, misfit in misfits.items()} if misfits else {}
         return cls(frame, space, codes, faults)
+
+    @classmethod
+    def unread_of(cls, known: FeatureSpace, frame: pd.DataFrame) -> CodedRows | None:
+        """Return the rows of a long table of numbers, none of which is read yet; None of other tables."""
+        unread = known.plain_rows(frame)
+        return None if unread is None else cls(frame, known, np.empty((len(frame), len(known))), {}, unread)
+
+    def read(self, some: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return which of some rows, ascending, have codes; threads may read at once."""
+        if self.unread is None or not len(some):
+            return some
+        rows = slice(int(some[0]), int(some[-1]) + 1)
+        bad = self.unread.read(rows, self.codes)
+        if bad is None:
+            return some
+        misfits = self.space.misfits(self.frame.iloc[rows], bad)
+        faults = {rows.start + row: _fault(misfit) for row, misfit in misfits.items()}
+        self.faults.update(faults)
+        return np.setdiff1d(some, list(faults))
 
 
 # What a value would have to be, as phrases.
@@ -135,7 +157,8 @@ class PredictedRows(Sequence[Row]):
 
 
 Predicted = tuple[list[Label], Outcome] | dict[int, Row]  # of rows together, or of each that had to be asked alone
-Share = Callable[[Callable[[NDArray[np.intp]], Predicted], Sequence[NDArray[np.intp]]], Iterable[Predicted]]
+Part = tuple[NDArray[np.intp], Predicted]  # rows, and what is said of them
+Share = Callable[[Callable[[NDArray[np.intp]], Part], Sequence[NDArray[np.intp]]], Iterable[Part]]
 
 
 class Reading:
@@ -156,16 +179,16 @@ class Reading:
         self.left = deque(np.array_split(good, parts))
         self._labels, self._outcomes, self._alone = list[Label](), list[Outcome](), dict[int, Row]()
 
-    def predict(self, some: NDArray[np.intp]) -> Predicted:
-        """Return what the model says of some rows; threads may do so at once."""
-        codes = self.codes
+    def predict(self, part: NDArray[np.intp]) -> Part:
+        """Return which rows of a part have codes, and what the model says of those; threads may do so at once."""
+        codes, some = self.codes, self._coded.read(part)
         try:
-            return self._judge.predict(CodedTable(self._coded.space, codes[_in_a_row(some)], was_table=True))
+            return some, self._judge.predict(CodedTable(self._coded.space, codes[_in_a_row(some)], was_table=True))
         except UnavailableError as error:
-            return {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
+            return some, {row: Row(codes[row], error.reason, None, None, unanswered=True) for row in some.tolist()}
         except Exception:  # noqa: BLE001  any model, any error: the rows it can predict must still be answered
             decode = self._coded.space.decode
-            return {row: _single(self._judge, decode(codes[[row]]), codes[row], "") for row in some.tolist()}
+            return some, {row: _single(self._judge, decode(codes[[row]]), codes[row], "") for row in some.tolist()}
 
     def note(self, some: NDArray[np.intp], told: Predicted) -> None:
         """Note what the model says of some rows; by one thread at a time."""
@@ -187,15 +210,11 @@ class Reading:
         Raises:
             InputError: the model can predict none of them.
         """
-        left, frame, faults = (
-            [self.left.popleft() for _ in range(len(self.left))],
-            self._coded.frame,
-            self._coded.faults,
-        )
-        for some, told in zip(left, share(self.predict, left), strict=True):
+        left, frame = [self.left.popleft() for _ in range(len(self.left))], self._coded.frame
+        for some, told in share(self.predict, left):
             self.note(some, told)
         alone, labels = self._alone, self._labels
-        for row, fault in faults.items():
+        for row, fault in sorted(self._coded.faults.items()):
             alone[row] = _single(self._judge, frame.iloc[[row]].reset_index(drop=True), self.codes[row], fault)
         if not labels and not any(row.outcome or row.unanswered for row in alone.values()):
             fault = alone[0].fault

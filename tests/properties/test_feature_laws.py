@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from worlds import ORDERS, WIDE, background, row_dicts, space_of, table, wide_rows
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import FeatureSpace, plain_rows
 from mlflow_cf.features import space as spaces
 from mlflow_cf.features.codec import FACTORIZED, decode_column, encode_column, fits, recode_column, recoded_levels
 from mlflow_cf.policy import Distance
 from mlflow_cf.problem import BoundDistance
+from mlflow_cf.request.rows import CodedRows
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 NULLABLE = [f"{sign}Int{bits}" for sign in ("", "U") for bits in (8, 16, 32, 64)]
@@ -146,10 +147,19 @@ def test_long_tables_of_numbers_are_coded_as_short_ones(values: list[float], dty
     space = FeatureSpace.infer(pd.DataFrame({"x": [0.5, 1.5, np.nan], "y": [1.0, 2.0, 3.0]}))
     rows = pd.DataFrame({"x": np.array(values, dtype=dtype), "y": 1.0})
     codes, misfits = space.encode_rows(rows)
-    with patch.object(spaces, "READ_AT_ONCE", 2):
+    with patch.object(spaces, "READ_AT_ONCE", 2), patch.object(plain_rows, "READ_AT_ONCE", 2):
         found, faults = space.encode_rows(rows)
+        in_parts = CodedRows.unread_of(space, rows)
+        assert (in_parts is None) == (dtype is object or len(rows) <= 2)
+        good = np.arange(len(rows))
+        if in_parts is not None:
+            good = np.concatenate([in_parts.read(part) for part in np.array_split(good, 2)])
     np.testing.assert_array_equal(found, codes)
     assert faults == misfits
+    if in_parts is None:
+        return
+    np.testing.assert_array_equal(in_parts.codes[good], codes[good])
+    assert set(in_parts.faults) == set(misfits) == set(range(len(rows))) - set(good.tolist())
 
 
 @given(st.integers(0, 40), st.lists(wide_rows, min_size=1, max_size=4))

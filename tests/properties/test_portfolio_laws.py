@@ -20,7 +20,8 @@ from sklearn.neural_network import MLPClassifier
 
 from mlflow_cf.engine import thresholds
 from mlflow_cf.explained import ExplainedModel
-from mlflow_cf.features import FeatureSpace
+from mlflow_cf.features import FeatureSpace, plain_rows
+from mlflow_cf.features import space as spaces
 from mlflow_cf.goal import Scorer
 from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.goal.targets import SumTarget
@@ -266,6 +267,27 @@ def test_a_row_that_fails_costs_its_part_alone(monkeypatch: pytest.MonkeyPatch) 
     assert found[30].status == "invalid"
     assert found[30].reason == "the model cannot predict this row (ValueError)"
     others = [at for at in range(len(rows)) if rows["debt"][at] != rows["debt"][30]]
+    assert [found[at].to_dict() for at in others] == [expected[at].to_dict() for at in others]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_rows_that_cannot_be_read_leave_the_others_alone(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long tables of numbers are read when they are predicted."""
+    rows = people(0, 400)[["income", "debt"]].astype(float).fillna(0.0)
+    explained = wrap(LogisticRegression().fit(rows, rows["income"] > rows["income"].median()), rows, target=True)
+    explained = replace(explained, admission=Admission(2))
+    expected = explained.explain(rows, why_not=False)
+    bad = rows.copy()
+    unread = [0, 7, 8, *range(120, 160), 399]  # of a part all
+    bad.iloc[unread, 1] = np.inf
+    monkeypatch.setattr(answer, "few_rows", lambda _: 0)
+    monkeypatch.setattr(spaces, "READ_AT_ONCE", 16)
+    monkeypatch.setattr(plain_rows, "READ_AT_ONCE", 16)
+    monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 20)
+    found = explained.explain(bad, why_not=False, n_jobs=jobs)
+    assert [at for at, one in enumerate(found) if one.status == "invalid"] == unread
+    assert found[0].reason == "debt: inf is no finite number of type float64"
+    others = np.delete(np.arange(len(rows)), unread).tolist()
     assert [found[at].to_dict() for at in others] == [expected[at].to_dict() for at in others]
 
 
