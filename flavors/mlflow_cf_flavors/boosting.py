@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -126,9 +126,32 @@ def _size(feature: Feature, levels: Mapping[str, pd.Index[Any]]) -> float | None
     return float(len(known)) if same else None
 
 
-def coded_calls(opened: OpenModel) -> CodedCalls | None:
-    """Return how a model is asked about codes that was opened so that it takes them, too; None if by several calls."""
-    both: Any = opened.both if opened.classes else ValuesAlone(opened.decide)
+class _Asks(Protocol):
+    """How a booster is asked, by the columns that it takes."""
+
+    @property
+    def columns(self) -> BoosterColumns: ...
+
+    @property
+    def takes_arrays(self) -> bool: ...
+
+
+A = TypeVar("A", bound=_Asks)
+
+
+def coded_calls(opened: Callable[[A], OpenModel], ask: A, space: FeatureSpace, rows: pd.DataFrame) -> CodedCalls | None:
+    """Return how a model is asked about codes: see `OpenModel.by_codes`; None where it takes no arrays of numbers.
+
+    Args:
+        opened: a way to ask a booster -> the model that is asked so; ask: the way for tables.
+        space, rows: see there.
+    """
+    del rows  # the features tell
+    columns = ask.columns.coded(space) if ask.takes_arrays else None
+    if columns is None:
+        return None
+    by_codes = opened(replace(cast(Any, ask), columns=columns))
+    both: Any = by_codes.both if by_codes.classes else ValuesAlone(by_codes.decide)
     return None if both is None else CodedCalls(both, None)
 
 

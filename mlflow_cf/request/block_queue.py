@@ -30,9 +30,8 @@ ROWS_JUDGED, LAYERS_JUDGED = 8_192, 16_384  # if each has one: a call costs 1 to
 # forest, a row of which takes 0.5 ms, 1.86 with 512, with 2,048 1.71.
 LEAST_ROWS: Final = 512
 LEAST_OF_LAYERS: Final = 2_048
-# A first block, while other rows are still predicted: with 1,024 rows two cores are 1.43 times one for a linear model
-# on 100,000 rows of Credit, with 2,048 1.55, with 3,072 1.57, with 4,096 1.50; for a network 1.76 with 2,048, 1.71
-# with 3,072.
+# A first block, while other rows are still predicted: with 1,024 and 2,048 rows two cores are 1.65 times one for a
+# linear model on 100,000 rows of Credit, with 3,072 1.58; for a network 1.76 with 2,048, 1.71 with 3,072.
 EARLY: Final = 2_048
 # Where several models must accept answers, a row takes 0.3 to 300 ms: blocks are smaller, and so is what they leave.
 ROWS_LISTED: Final = 256

@@ -175,6 +175,20 @@ def test_a_forest_whose_trees_say_something_else_is_asked_itself() -> None:
     assert by_tree(model, own, array, pd.DataFrame(X)) is own
 
 
+def test_rows_that_a_model_cannot_answer_are_told_by_whoever_opens_it() -> None:
+    def refused(_: pd.DataFrame) -> Any:
+        raise ValueError("rows of another kind")
+
+    X = table(0, 100, 0.0)
+    y = (X.sum(axis=1) > 0).astype(int)
+    for way, model in (
+        (by_tree, RandomForestClassifier(**FEW)),
+        (by_booster, LGBMClassifier(n_estimators=2, verbose=-1)),
+    ):
+        own = model.fit(X, y).predict_proba
+        assert way(model, own, refused, pd.DataFrame(X)) == own
+
+
 def test_an_opened_forest_says_what_it_says_itself() -> None:
     rows = pd.DataFrame(table(0, 300, 0.0), columns=["a", "b", "c"])
     for model in (RandomForestClassifier(**FEW, n_jobs=2), RandomForestRegressor(**FEW)):

@@ -18,8 +18,7 @@ import numpy as np
 import pandas as pd
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace
-from mlflow_cf.model import CodedCalls, OpenModel, ScoreKind
+from mlflow_cf.model import OpenModel, ScoreKind
 from mlflow_cf.model.judge import Rows
 from mlflow_cf_flavors.answers import (
     ClearScore,
@@ -102,8 +101,8 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     columns = _columns(booster, rows)
     check_columns(columns.names, rows)
     ask = _ask(model, booster, columns, rows)
-    reopened = partial(_opened, model, booster, None if regression else objective)
-    opened = replace(reopened(ask), by_codes=partial(_by_codes, reopened, ask))
+    opened_by = partial(_opened, model, booster, None if regression else objective)
+    opened = replace(opened_by(ask), by_codes=partial(coded_calls, opened_by, ask))
     if output == "label":
         opened = replace(opened, score=None, score_kind="none", both=None, by_codes=None)
     check_answers(opened, rows, wrong_types(rows))
@@ -124,6 +123,11 @@ class _Ask:
     array: Callable[[Floats], Any] | None
     columns: BoosterColumns
 
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether an array of numbers is answered as the table is."""
+        return self.array is not None
+
     def __call__(self, rows: Rows) -> Floats:
         numbers = self.columns.numbers(rows) if self.array is not None else None
         if self.array is None or numbers is None:
@@ -142,15 +146,6 @@ class _Scores:
     def __call__(self, rows: Rows) -> Floats:
         answers = self.ask(rows)
         return shares(answers) if answers.ndim == 1 else answers
-
-
-def _by_codes(
-    reopened: Callable[[_Ask], OpenModel], ask: _Ask, space: FeatureSpace, rows: pd.DataFrame
-) -> CodedCalls | None:
-    """Return how a model is asked about codes, that is `reopened` with a way to ask it; see `OpenModel.by_codes`."""
-    del rows  # the features tell
-    columns = None if ask.array is None else ask.columns.coded(space)
-    return None if columns is None else coded_calls(reopened(replace(ask, columns=columns)))
 
 
 def _opened(model: Model, booster: Booster, objective: str | None, ask: _Ask) -> OpenModel:

@@ -11,7 +11,6 @@ import copy
 import json
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -23,8 +22,7 @@ import pandas as pd
 from scipy.special import softmax
 
 from mlflow_cf.errors import InputError
-from mlflow_cf.features import FeatureSpace
-from mlflow_cf.model import CodedCalls, OpenModel, ScoreKind
+from mlflow_cf.model import OpenModel, ScoreKind
 from mlflow_cf.model.judge import Rows
 from mlflow_cf_flavors.answers import (
     ClearScore,
@@ -109,8 +107,8 @@ def open(model: object, *, output: str | None = None, rows: pd.DataFrame | None 
     private = _one_thread(model)
     ask = _ask(private, trained)
     check_columns(ask.columns.names, rows)
-    reopened = partial(_opened, private, None if regression else objective)
-    opened = replace(reopened(ask), by_codes=partial(_by_codes, reopened, ask))
+    opened_by = partial(_opened, private, None if regression else objective)
+    opened = replace(opened_by(ask), by_codes=partial(coded_calls, opened_by, ask))
     if output == "label":
         opened = replace(opened, score=None, score_kind="none", both=None, by_codes=None)
     check_answers(opened, rows, wrong_types(rows))
@@ -136,6 +134,11 @@ class _Ask:
     rounds: int
     missing: float
     in_place: bool
+
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether an array of numbers is answered as the table is."""
+        return self.in_place and math.isnan(self.missing)
 
     def __call__(self, rows: Rows, kind: Literal["value", "margin"] = "value") -> Floats:
         if not self.in_place:
@@ -195,15 +198,6 @@ def _opened(model: Model, objective: str | None, ask: _Ask) -> OpenModel:
     scores, classes = _Scores(ask, objective, threshold=0.0), tuple(range(max(2, known)))
     decide, notes = LargestScore(scores, classes), _rounds_note(model)
     return OpenModel(MLFLOW_FLAVOR, classes, decide, scores, kind, columns.names, notes, decide.both)
-
-
-def _by_codes(
-    reopened: Callable[[_Ask], OpenModel], ask: _Ask, space: FeatureSpace, rows: pd.DataFrame
-) -> CodedCalls | None:
-    """Return how a model is asked about codes, that is `reopened` with a way to ask it; see `OpenModel.by_codes`."""
-    del rows  # the features tell
-    columns = ask.columns.coded(space) if ask.in_place and math.isnan(ask.missing) else None
-    return None if columns is None else coded_calls(reopened(replace(ask, columns=columns)))
 
 
 def _rounds_note(booster: Booster) -> tuple[str, ...]:
