@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -205,12 +206,24 @@ def test_rows_predicted_in_parts_get_the_same_answers(kind: str, early: int, mon
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_rows_are_settled_while_others_are_predicted(jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     explained, rows, steps = replace(wrapped("forest", 0, 1), admission=Admission(2)), people(11, 400), list[str]()
+    settled, block = Event(), Portfolio.block
+
+    def predict(judge: CountedJudge, some: Rows) -> Any:
+        steps.append("predict")
+        if jobs == 2 and steps.count("predict") == 10:
+            assert settled.wait(60)  # the other thread may begin late
+        return PREDICT(judge, some)
+
+    def settle(*given: Any) -> Any:
+        steps.append("settle")
+        settled.set()
+        return block(*given)
+
     monkeypatch.setattr(block_queue, "EARLY", 4)
     monkeypatch.setattr(block_queue, "ROWS_JUDGED", 4)
     monkeypatch.setattr(expected_rows, "MOST_PREDICTED", 20)
-    monkeypatch.setattr(CountedJudge, "predict", lambda judge, some: steps.append("predict") or PREDICT(judge, some))
-    block = Portfolio.block
-    monkeypatch.setattr(Portfolio, "block", lambda *given: steps.append("settle") or block(*given))
+    monkeypatch.setattr(CountedJudge, "predict", predict)
+    monkeypatch.setattr(Portfolio, "block", settle)
     explained.explain(rows, why_not=False, n_jobs=jobs)
     assert steps.count("predict") == 20
     assert ("predict" in steps[steps.index("settle") :]) == (jobs == 2)
