@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ from mlflow_cf.files import explain as files_explain
 from mlflow_cf.files.explain import Asked, explain_files
 from mlflow_cf.files.parts import Parts
 from mlflow_cf.files.rows import RowFiles
+from mlflow_cf.request.admission import Admission
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +55,12 @@ def rows():
 def written(path, rows, **options):
     rows.to_parquet(path, index=False, **options)
     return path
+
+
+@pytest.fixture(params=[1, 2])
+def on_cores(request, explained):
+    """Return the model for requests that take one core, or two."""
+    return replace(explained, admission=Admission(request.param))
 
 
 def run(explained, source, output, asked=Asked(), block_rows=7, model="m"):  # noqa: B008  frozen
@@ -158,7 +166,7 @@ class StoppedError(Exception):
 
 
 @pytest.mark.parametrize("done", [0, 1, 5])
-def test_what_is_finished_is_taken_up_again(explained, rows, tmp_path, monkeypatch, done):
+def test_what_is_finished_is_taken_up_again(on_cores, explained, rows, tmp_path, monkeypatch, done):
     source, output = written(tmp_path / "rows.parquet", rows), tmp_path / "out.parquet"
     told = run(explained, source, tmp_path / "whole.parquet")
     asked = []
@@ -173,9 +181,9 @@ def test_what_is_finished_is_taken_up_again(explained, rows, tmp_path, monkeypat
     with monkeypatch.context() as patch:
         patch.setattr(files_explain, "answer_block", until_stopped)
         with pytest.raises(StoppedError):
-            run(explained, source, output)
+            run(on_cores, source, output)
     assert not output.exists()
-    again = run(explained, source, output)
+    again = run(on_cores, source, output)
     assert again == (f"{told} ({7 * done} of them taken up again)" if done else told)
     assert output.read_bytes() == (tmp_path / "whole.parquet").read_bytes()
     assert leavings(tmp_path) == ["out.parquet", "rows.parquet", "whole.parquet"]
@@ -208,7 +216,7 @@ def test_parts_of_something_else_are_not_taken_up(explained, rows, half_done, ot
 
 def test_a_damaged_part_is_made_again(explained, half_done):
     source, output, parts = half_done
-    part = parts.folder / "part-000001.parquet"
+    part = parts.folder / "part-000001.arrow"
     part.write_bytes(part.read_bytes()[:-9])
     assert "(7 of them taken up again)" in run(explained, source, output)
 
@@ -224,7 +232,7 @@ def test_a_folder_of_somebody_else_is_left_alone(explained, rows, tmp_path):
 
 
 @pytest.mark.parametrize("most", [500, 9_000])
-def test_a_full_disk_leaves_no_file_under_the_final_name(explained, rows, tmp_path, most):
+def test_a_full_disk_leaves_no_file_under_the_final_name(on_cores, rows, tmp_path, most):
     """A limit on the size of files stands for the disk: of parts (500 bytes), or of the whole file alone (9,000)."""
     source, output = written(tmp_path / "rows.parquet", rows), tmp_path / "out.parquet"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -232,14 +240,15 @@ def test_a_full_disk_leaves_no_file_under_the_final_name(explained, rows, tmp_pa
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
     try:
         with pytest.raises(InputError, match=r"cannot be written \(.*; .*make room.*run the same command again"):
-            run(explained, source, output)
+            run(on_cores, source, output)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
     assert not output.exists()
     folder = tmp_path / "out.parquet.parts"
     assert all(name.startswith(("of.", "part-")) and name.count(".") == 1 for name in leavings(folder))
-    run(explained, source, output)
+    assert (most > 500) == ("part-000000.arrow" in leavings(folder))
+    run(on_cores, source, output)
     assert leavings(tmp_path) == ["out.parquet", "rows.parquet"]
 
 
@@ -378,7 +387,7 @@ def test_a_run_that_is_killed_goes_on(saved, explained, rows, tmp_path, how):
     words = [sys.executable, "-c", SLOWLY, str(saved), str(source), str(output)]
     with subprocess.Popen(words, env={**os.environ, "PYTHONPATH": path}, stderr=subprocess.PIPE) as process:
         ends = time.monotonic() + 60
-        while not (tmp_path / "out.parquet.parts" / "part-000001.parquet").exists() and time.monotonic() < ends:
+        while not (tmp_path / "out.parquet.parts" / "part-000001.arrow").exists() and time.monotonic() < ends:
             time.sleep(0.02)
         process.send_signal(how)
         process.communicate()

@@ -6,20 +6,27 @@ import hashlib
 import json
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.files.answers import Lines, answer_block
 from mlflow_cf.files.parts import Parts
-from mlflow_cf.files.rows import RowFiles
+from mlflow_cf.files.rows import Block, RowFiles
+from mlflow_cf.request.admission import Admission
 from mlflow_cf.version import VERSION
+from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.sentences import counted
+
+Do: TypeAlias = Callable[..., Future[Any]]  # does a work with what it is given, at once or soon
 
 LONG_S: Final = 2.0  # work that takes less needs no bar
 TIME_LIMIT: Final = "time_limit_s"
@@ -59,15 +66,24 @@ def explain_files(explained: ExplainedModel, model_sha256: str, rows: RowFiles, 
     parts = Parts(output, _digest(model_sha256, rows, asked), lines.schema)
     statuses = parts.begin()
     total, taken_up = rows.total, sum(block.rows for block in rows.blocks[: len(statuses)])
-    with _bar(total, taken_up) as bar:
-        for block, table, keys in rows.read(len(statuses)):
-            answers = answer_block(explained, table, _shared(asked.params, block.rows / total)).coded()
-            kept = [place for place, one in enumerate(answers.statuses) if not asked.only or one in asked.only]
-            statuses.append(Counter(answers.statuses))
-            parts.add(block.number, lines.table(answers, kept, block.start, keys), statuses[-1])
+    with _bar(total, taken_up) as bar, parts.whole(len(statuses)) as add, _beside(explained.admission) as do:
+
+        def write(answers: Explanations, block: Block, keys: pa.ChunkedArray | None) -> None:
+            coded = answers.coded()
+            kept = [place for place, one in enumerate(coded.statuses) if not asked.only or one in asked.only]
+            statuses.append(Counter(coded.statuses))
+            add(lines.table(coded, kept, block.start, keys), statuses[-1])
             bar.update(block.rows)
+
+        written = None
+        for block, table, keys in _ahead(rows.read(len(statuses)), do):
+            answers = answer_block(explained, table, _shared(asked.params, block.rows / total))
+            if written is not None:
+                written.result()
+            written = do(write, answers, block, keys)
+        if written is not None:
+            written.result()
     counts = sum(statuses, Counter())
-    parts.join(len(statuses))
     told = ", ".join(f"{count:,} {status}" for status, count in counts.most_common())
     again = f" ({taken_up:,} of them taken up again)" if taken_up else ""
     return f"{counted(total, 'row')}: {told}{again}"
@@ -93,6 +109,33 @@ def _shared(params: Mapping[str, Any], share: float) -> Mapping[str, Any]:
     limit: Any = params.get(TIME_LIMIT)
     number = isinstance(limit, int | float) and not isinstance(limit, bool)  # whatever else it is, it is refused later
     return {**params, TIME_LIMIT: limit * share} if number else params
+
+
+@contextmanager
+def _beside(admission: Admission) -> Iterator[Do]:
+    """Yield what does works in turn on a thread of its own, or at once where there is one core for all.
+
+    The thread holds no place of the `admission`: it reads and writes, which takes little of a core.
+    """
+    if admission.threads(1) == 1:
+        yield _at_once
+        return
+    with ThreadPoolExecutor(1, "mlflow-cf-files") as thread:
+        yield thread.submit
+
+
+def _at_once(work: Callable[..., Any], *given: Any) -> Future[Any]:
+    done: Future[Any] = Future()
+    done.set_result(work(*given))
+    return done
+
+
+def _ahead(items: Iterator[Any], do: Do) -> Iterator[Any]:
+    """Yield items; the next one is made meanwhile."""
+    coming = do(next, items, None)
+    while (item := coming.result()) is not None:
+        coming = do(next, items, None)
+        yield item
 
 
 def _bar(total: int, done: int) -> Any:
