@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.engine.few_changes import try_few_changes
+from mlflow_cf.engine.moves.nearest import try_moves
 from mlflow_cf.engine.nodes import tighten_boxes
 from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.explained import ExplainedModel
@@ -67,6 +68,7 @@ def _explain(explained: ExplainedModel) -> None:
         structure.product(encoded, np.arange(len(encoded)))
     try_few_changes(structure, codes)
     try_sets(structure, codes)
+    try_moves(structure, codes)
     Inliers.fit(explained.space, codes)
 
 

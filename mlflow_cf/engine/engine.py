@@ -16,13 +16,14 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import actions_within, distinct_actions, lawful_actions
 from mlflow_cf.engine.agreed import Agreed
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.moves.search import NearestMoves, nearest_of_linear
+from mlflow_cf.engine.moves.nearest import NearestMoves, Sought, nearest_moves
 from mlflow_cf.engine.nodes import beyond_reach
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
 from mlflow_cf.problem import Budget, Codes, Problem
 from mlflow_cf.problem.actions import ActionTable
 from mlflow_cf.problem.points import with_points
+from mlflow_cf.rounding import loose
 from mlflow_cf.structures.joined import Joined
 
 
@@ -31,7 +32,7 @@ class Engine:
 
     Attributes:
         given: the problem of the row, perhaps with intervals of continuous numbers.
-        moved: the nearest candidates of a linear model, once a search has looked for them.
+        moved: the nearest candidates of a linear model or a network, once a search among moves has found them.
     """
 
     def __init__(self, given: Problem) -> None:
@@ -76,13 +77,14 @@ class Engine:
         """What enough of many models may accept; None where they do not list it."""
         return Agreed.of(self.problem, self.actions) if self.exact and self._single else None
 
-    def nearest_of_linear(self, tolerance: float, budget: Budget, share: int) -> NearestMoves | None:
-        """Return the nearest candidates of a linear model, if that takes no more than a share of the budget.
+    def nearest_moves(self, sought: Sought, budget: Budget, share: int) -> NearestMoves | None:
+        """Return the nearest candidates by a search among moves, if that takes no more than a share of the budget.
 
         None where they are not known. Tolerances are in units of max(1, |score|).
         """
         if self.exact and self._single:
-            self.moved = nearest_of_linear(self.problem, self.actions, tolerance, budget, share)
+            actions = self.actions if np.isinf(sought.limit) else self.within(loose(sought.limit))
+            self.moved = nearest_moves(self.problem, actions, sought, budget, share)
         return self.moved
 
     @property

@@ -10,6 +10,7 @@ from functools import partial
 import pandas as pd
 
 from mlflow_cf.engine.few_changes import try_few_changes
+from mlflow_cf.engine.moves.nearest import try_moves
 from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer, GeCo
@@ -79,6 +80,7 @@ class Trials:
         if structure is not None and len(bound_policy.space) > 1:
             try_few_changes(structure, bound_policy.background[:TRIED])
             try_sets(structure, bound_policy.background[:TRIED])
+            try_moves(structure, bound_policy.background[:TRIED])
 
     def _proofs(self, seconds: float) -> None:
         """Search, prove and reason about the hardest row, and measure changes of a group: what few rows need."""

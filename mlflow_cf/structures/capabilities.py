@@ -321,6 +321,11 @@ class SupportsHidden(Protocol):
         """Return encoded values; see `Structure.encode`."""
         ...
 
+    @property
+    def linear(self) -> bool:
+        """Whether it has no layer, so that its raw scores are sums."""
+        ...
+
     def hidden(self, values: Sequence[Encoded], weights: Floats) -> HiddenLayer | None:
         """Return the layer for the grid of `values` (t, ...) per column; None: it has more than one, or others.
 

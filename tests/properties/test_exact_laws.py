@@ -14,6 +14,7 @@ from laws import dear
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.frontier import CandidateSet
+from mlflow_cf.engine.moves.nearest import Sought
 from mlflow_cf.policy import Distance
 from mlflow_cf.policy.limits import Variety
 from mlflow_cf.proof import certify
@@ -68,22 +69,27 @@ def test_answers_are_those_of_enumeration(world):
         np.testing.assert_array_equal(world.proved(world.row_task(), found.rows, polish=True).rows, found.rows)
 
 
+LINEAR = replace(WORLD, model="linear", task="two", goal="label")
+NETWORK = replace(LINEAR, model="network")
+
+
 @dear(2)
-@given(drawn(("linear",)).filter(lambda world: world.open))
-@example(replace(WORLD, model="linear", task="two", goal="label"))
-def test_what_is_listed_of_a_linear_model_has_the_answer_of_enumeration(world):
-    """Nothing else is left to be proved then."""
+@given(drawn(("linear", "network")).filter(lambda world: world.open), st.sampled_from([1.0, 1.5, np.inf]))
+@example(LINEAR, np.inf)
+@example(NETWORK, 1.5)
+def test_what_is_listed_among_moves_has_the_answer_of_enumeration(world, farther):
+    """Nothing else is left to be proved then. Networks are looked into where an answer is known, however far it is."""
     world = replace(world, count=1)
     expected, task = Enumerated(world), world.row_task()
-    known = task.engine.nearest_of_linear(100 * TOLERANCE, task.budget, 2)
+    problem, answers = task.engine.problem, expected.answers(1)
+    limit = min([np.inf, *(farther * expected.distance[answers])])
+    sought = Sought(limit, 100 * TOLERANCE, 1 if limit < np.inf else 0)
+    known = task.engine.nearest_moves(sought, task.budget, 2)
     if known is None:
-        assert world != replace(WORLD, model="linear", task="two", goal="label")
+        assert (world, farther) not in ((LINEAR, np.inf), (NETWORK, 1.5))
         return
-    problem = task.engine.problem
     rows = problem.rows(known.codes)
-    assert (problem.distance(known.codes) <= known.limit).all()
     assert problem.check(rows).all()
-    answers = expected.answers(1)
     assert task.distance(rows[world.accepts(rows)]).min() == expected.distance[answers[0]]
     is_exact(world.certified(task, world.proved(task, rows, polish=True)), expected, answers)
 

@@ -49,7 +49,7 @@ class Move(NamedTuple):
     far: float = 0.0
 
 
-def _levels(ids: Codes, costs: Floats, effects: Floats) -> list[Move]:
+def levels(ids: Codes, costs: Floats, effects: Floats) -> list[Move]:
     """Return a move for each of some actions (t,) with costs (t,) and effects (t, width)."""
     each = zip(ids[:, None], costs[:, None], effects, strict=True)
     return [Move((float(cost[0]), 0.0, 1.0, 1.0), effect, np.ones(1), cost, own) for own, cost, effect in each]
@@ -59,19 +59,19 @@ def _directions(ids: Codes, costs: Floats, effects: Floats) -> list[Move]:
     """Return the moves of actions (t,): up and down where their effects (t, width) lie on one line, else one each."""
     sizes = np.abs(effects).max(axis=1, initial=0.0)
     if len(ids) < FEWEST:
-        return _levels(ids, costs, effects)
+        return levels(ids, costs, effects)
     line = effects[int(sizes.argmax())]
     step = effects @ line / max(float(line @ line), 1e-300)
     off = np.abs(effects - step[:, None] * line).max()
     if off > STRAIGHT * sizes.max() or (np.abs(step) < LEAST_STEP).any():
-        return _levels(ids, costs, effects)
+        return levels(ids, costs, effects)
     found = []
     for sign in (1.0, -1.0):
         mine = np.flatnonzero(sign * step > 0)
         mine = mine[np.argsort(sign * step[mine], kind="stable")]
         steps, cost = sign * step[mine], costs[mine]
         if (np.diff(steps) <= 0).any() or (np.diff(cost) < 0).any():
-            return _levels(ids, costs, effects)
+            return levels(ids, costs, effects)
         if len(mine):
             slope = _slope(steps, cost)
             limits = float((cost - slope * steps).min()), slope, float(steps[0]), float(steps[-1])
@@ -144,8 +144,8 @@ class MoveSearch:
         most = 1.0 + sum(max((_dearest(move) for move in group), default=0.0) for group in groups)
         self._given, self._first = limit, min(limit, most)  # the kernel needs a limit that is finite
         self.progress = Progress(
-            np.array([1, 0, 0, 0]), np.array([self._first, np.inf]), np.full(shape, KEPT, np.int32),
-            np.zeros(shape), np.full(len(groups), KEPT, np.int32), np.zeros(len(groups)),
+            np.array([1, 0, 0, 0]), np.array([self._first, np.inf]), np.empty(shape, np.int32),
+            np.empty(shape), np.full(len(groups), KEPT, np.int32), np.zeros(len(groups)),
         )  # fmt: skip
         self._open_root()
 
@@ -168,10 +168,11 @@ class MoveSearch:
         reach, full, gain, x, kept = steps
         prices, alive = np.empty((2, len(PRICES), width)), np.empty(many, np.int64)
         room = Room(point, high, low, up, down, prices, alive, reach, full, gain, flags, x, kept)
-        at_once = max(1, AT_ONCE // (many * width))
         while not budget.spent:
             before = int(self.progress.counts[3])
-            status = advance(Search(self.moves, self.hidden, self.asked, self._nodes, self.progress, room), at_once)
+            status = advance(
+                Search(self.moves, self.hidden, self.asked, self._nodes, self.progress, room), self.at_once
+            )
             budget.take(min(int(self.progress.counts[3]) - before, budget.left))
             if status == DONE:
                 return True
@@ -190,6 +191,11 @@ class MoveSearch:
         self._nodes.free[counts[1] : counts[1] + size] = np.arange(size, 2 * size)
         counts[1] += size
         return True
+
+    @property
+    def at_once(self) -> int:
+        """How many nodes are parted between two looks at the clock."""
+        return max(1, AT_ONCE // max(self.moves.effect.size, 1))
 
     @property
     def limit(self) -> float:
@@ -242,45 +248,6 @@ def _dearest(move: Move) -> float:
     return max(fixed + slope * most, float(move.costs.max(initial=0.0)))
 
 
-class NearestMoves(NamedTuple):
-    """Candidates of a row that a search among moves has found; no other may meet the target that is as near.
-
-    Attributes:
-        codes: (m, G) of each.
-        limit: how far they are at most; tolerance: by how much scores may be off.
-    """
-
-    codes: Codes
-    limit: float
-    tolerance: float
-
-    def within(self, problem: Problem, distance: float, tolerance: float) -> Codes | None:
-        """Return the candidates (n, G) no farther than a distance; None: they do not tell all that may be answers."""
-        if distance > self.limit or tolerance > self.tolerance:
-            return None
-        return self.codes[problem.distance(self.codes) <= loose(distance)]
-
-
-def nearest_of_linear(
-    problem: Problem, actions: ActionTable, tolerance: float, budget: Budget, share: int
-) -> NearestMoves | None:
-    """Return the nearest candidates that take some of the `actions`, if that takes no more than a share of the budget.
-
-    None where several answers are wanted, where the model is not linear, where no candidate certainly meets the target,
-    and where rules over several features, limits on groups or the largest change decide which of them is an answer.
-    """
-    if problem.count > 1 or not _lowers(problem):
-        return None
-    search = search_listed(problem, actions, np.inf, tolerance, problem.most_changes, linear=True)
-    if search is None:
-        return None
-    part = budget.part(budget.left // share)
-    done = search.run(part)
-    budget.take(part.used)
-    found = done and search.limit < np.inf
-    return NearestMoves(search.candidates(actions), search.limit, tolerance) if found else None
-
-
 def search_listed(
     problem: Problem, actions: ActionTable, limit: float, tolerance: float, most: int, *, linear: bool = False
 ) -> MoveSearch | None:
@@ -290,18 +257,18 @@ def search_listed(
     where several scores decide.
     """
     score, structure = _hidden(problem, tolerance)
-    if score is None or structure is None or (actions.own < 0).any():
+    if score is None or structure is None or (actions.own < 0).any() or (linear and not structure.linear):
         return None
     layer = structure.hidden(actions.encoded, score.weights)
-    if layer is None or (linear and layer.rectified):
+    if layer is None:
         return None
     added, groups = np.empty_like(layer.added), []
     added[actions.columns] = layer.added
     for start, stop, own in zip(actions.start[:-1], actions.start[1:], actions.own, strict=True):
         ids = np.delete(np.arange(start, stop), own - start)
         groups.append(_directions(ids, actions.cost[ids], added[ids] - added[own]))
-    hidden = _score_of(layer, layer.bias + added[actions.own].sum(axis=0), groups, score)
-    return MoveSearch(groups, hidden, Asked(loose(0.0), most, True, _lowers(problem)), limit)
+    hidden = score_of(layer, layer.bias + added[actions.own].sum(axis=0), groups, score)
+    return MoveSearch(groups, hidden, Asked(loose(0.0), most, True, lowers(problem)), limit)
 
 
 def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> MoveSearch | None:
@@ -312,7 +279,7 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
     the target that the structure cannot tell it from an answer.
     """
     score, structure = _hidden(problem, tolerance)
-    if score is None or structure is None or not _lowers(problem):
+    if score is None or structure is None or not lowers(problem):
         return None
     own = [structure.encode(column, problem.x0[column : column + 1]) for column in range(len(problem.x0))]
     layer = structure.hidden(own, score.weights)
@@ -325,18 +292,18 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
             return None
         slack += max((ROUNDED * float(np.abs(layer.weights) @ np.abs(move.effect)) for move in moves), default=0.0)
         groups.append(moves)
-    hidden = _score_of(replace(layer, slack=slack), layer.bias + layer.added.sum(axis=0), groups, score)
+    hidden = score_of(replace(layer, slack=slack), layer.bias + layer.added.sum(axis=0), groups, score)
     if hidden.shift + float(hidden.weights @ np.maximum(hidden.own, 0.0)) >= hidden.may:
         return None  # the row itself may meet the target by the structure: it would be its own nearest row
     return MoveSearch(groups, hidden, Asked(-gap, problem.most_changes, False, True), limit)
 
 
-def _lowers(problem: Problem) -> bool:
+def lowers(problem: Problem) -> bool:
     """Whether a candidate that certainly meets the target is an answer, and so limits how far others are."""
     return problem.plain_limits and not problem.joint_rules and not problem.bound_distance.c
 
 
-def _score_of(layer: HiddenLayer, units: Floats, groups: Sequence[Sequence[Move]], score: DecisionScore) -> Hidden:
+def score_of(layer: HiddenLayer, units: Floats, groups: Sequence[Sequence[Move]], score: DecisionScore) -> Hidden:
     """Return the score of rows whose units are `units` (width,) at the row itself, and what it must reach.
 
     Units that are not rectified are lifted above 0, whatever moves take away, and the score is lowered by as much.

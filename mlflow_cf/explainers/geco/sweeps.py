@@ -15,6 +15,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.agreed import NearestAgreed
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
+from mlflow_cf.engine.moves.nearest import Sought
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
 from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.engine.thresholds import AGREED_SHARE, MOST_FLAGS, PAIRS_PER_ROW
@@ -90,7 +91,7 @@ class Sweeps:
         near = None if few is None else self._single(few)
         if few is not None and near is None:
             near = self._single_or_pair(few)
-            near = self._of_linear() if near is None else near
+            near = self._by_moves() if near is None else near
         if near is not None:
             self.settled = True
             return problem.rows(near), self.statistics.summary(0, self.budget.used)
@@ -101,7 +102,10 @@ class Sweeps:
         if not self.settled and self._none_at_all():
             return problem.rows(problem.own[None][:0]), self.statistics.summary(0, self.budget.used)
         if not self.settled:
-            self._construct(few)
+            near = self._construct(few)
+            if near is not None:
+                self.settled = True
+                return problem.rows(near), self.statistics.summary(0, self.budget.used)
             self.settled = few is not None and (self._pair(few) or self._triple(few))
         generations = 0 if self.settled else self._evolve(self.generations.start)
         if few is not None and not self.settled:
@@ -154,17 +158,24 @@ class Sweeps:
             members.score(thinned(members, rows[: max(1, min(most, self.q))]))
         return self._evolve(self.generations.start)
 
-    def _construct(self, few: FewChanges | None) -> None:
-        """Build an answer of several changes up, one after the other, where none is known."""
+    def _construct(self, few: FewChanges | None) -> Codes | None:
+        """Build an answer of several changes up, one after the other, where none is known.
+
+        Return the nearest candidates (m, G) where a search tells them, once it is known how far they are at most.
+        """
         members = self.members
         for start in start_of(self.problem, members.cascade):
             members.score(start[None] if (start != self.problem.own).any() else start[None][:0])
             merit, changes = members.start(start)
             if not members.population.favourable.any():
                 grow(members, start, merit, changes)
+                near = self._by_moves()
+                if near is not None:
+                    return near
                 if few is None or not self._pair(few):
                     improve(members, by_rows=few is None or members.cutoff >= few.least(3))
                 members.constructed = True
+        return None
 
     def _several(self, few: FewChanges | None, known: Codes) -> tuple[Floats, dict[str, int | float]]:
         """Search for several answers: the nearest of one and of two changes, and generations for those of more.
@@ -336,10 +347,15 @@ class Sweeps:
         settled = len(found) and distance[order[0]] <= limit and distance[order[0]] < few.least(3)
         return np.asarray(found[order]) if settled else None
 
-    def _of_linear(self) -> Codes | None:
-        """Return the nearest favourable candidates (m, G) of a linear model, whatever they change; None: not known."""
+    def _by_moves(self) -> Codes | None:
+        """Return the nearest favourable candidates (m, G), whatever they change, by a search among moves.
+
+        None where they are not known, as in networks before there is any answer.
+        """
+        population, limit = self.members.population, self.members.cutoff
+        changes = (population.codes[population.favourable][:1] != self.problem.own).sum()
         with self._counted("sweep", len(self.problem.space)):
-            found = self.engine.nearest_of_linear(CLOSE, self.budget, SOON_SHARE)
+            found = self.engine.nearest_moves(Sought(limit, CLOSE, int(changes)), self.budget, SOON_SHARE)
         if found is None:
             return None
         sums = self.scorer.structure.sums(self.problem.encoded(found.codes))
