@@ -44,6 +44,7 @@ from mlflow_cf_flavors.sklearn.calls import (
 from mlflow_cf_flavors.sklearn.coded import of_codes
 from mlflow_cf_flavors.sklearn.first_step import first_step
 from mlflow_cf_flavors.sklearn.forests import by_tree
+from mlflow_cf_flavors.sklearn.layers import by_layer
 from mlflow_cf_flavors.sklearn.steps import steps_of
 from mlflow_cf_flavors.sklearn.structure import compile_model, found_in, levels_of
 
@@ -197,8 +198,10 @@ def _flat(model: Estimator) -> list[Estimator]:
 def _sooner(
     model: Estimator, ask: Callable[[Any], Any], select: Callable[[Any], Any], rows: pd.DataFrame | None
 ) -> Callable[[Any], Any]:
-    """Return what answers as the `ask` of an estimator does, in less time where that is known; see `by_tree`."""
-    return by_booster(model, by_tree(model, ask, select, rows), select, rows)
+    """Return what answers as the `ask` of an estimator does, in less time where that is known."""
+    for by_parts in (by_tree, by_booster, by_layer):
+        ask = by_parts(model, ask, select, rows)
+    return ask
 
 
 def _answers(last: Estimator, predict: OneThread, score: Scores) -> Both:
