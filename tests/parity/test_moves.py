@@ -10,7 +10,7 @@ from laws import bounding
 
 from mlflow_cf.engine.moves import search as moves
 from mlflow_cf.engine.moves.bounds import Asked, Hidden
-from mlflow_cf.engine.moves.search import Move, MoveSearch, _directions, _score_of
+from mlflow_cf.engine.moves.search import Move, MoveSearch, _directions, hidden_of
 from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget
 from mlflow_cf.structures.capabilities import HiddenLayer
@@ -58,7 +58,7 @@ class World:
         groups = [_directions(*actions) for actions in self.actions]
         layer = HiddenLayer(self.own, np.empty((0, WIDTH)), self.weights, 0.0, 1e-9, self.rectified)
         score = DecisionScore(np.ones(1), self.may, self.sure - 2.5e-9)
-        hidden = _score_of(layer, self.own, groups, score)
+        hidden = hidden_of(layer, self.own, groups, score)
         return MoveSearch(groups, hidden, Asked(1e-9, most, True, lowers), limit)
 
     def found(self, search):

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_cf.engine.moves.bounds import Asked
-from mlflow_cf.engine.moves.search import AT_ONCE, MoveSearch, levels, lowers, score_of, search_listed
+from mlflow_cf.engine.moves.search import AT_ONCE, MoveSearch, hidden_of, levels, lowers, search_listed
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.decision import DecisionScore
 from mlflow_cf.problem import Budget, Codes, Problem
@@ -104,5 +104,5 @@ def try_moves(structure: Structure, Z: Floats) -> None:
         return
     added, ids = layer.added.reshape(columns, rows, -1), np.arange(1, rows)
     groups = [levels(ids, ids.astype(np.float64), effects[1:] - effects[0]) for effects in added]
-    hidden = score_of(layer, layer.bias + added[:, 0].sum(axis=0), groups, score)
+    hidden = hidden_of(layer, layer.bias + added[:, 0].sum(axis=0), groups, score)
     MoveSearch(groups, hidden, Asked(loose(0.0), columns, True, True), np.inf).run(Budget(1))

@@ -267,7 +267,7 @@ def search_listed(
     for start, stop, own in zip(actions.start[:-1], actions.start[1:], actions.own, strict=True):
         ids = np.delete(np.arange(start, stop), own - start)
         groups.append(_directions(ids, actions.cost[ids], added[ids] - added[own]))
-    hidden = score_of(layer, layer.bias + added[actions.own].sum(axis=0), groups, score)
+    hidden = hidden_of(layer, layer.bias + added[actions.own].sum(axis=0), groups, score)
     return MoveSearch(groups, hidden, Asked(loose(0.0), most, True, lowers(problem)), limit)
 
 
@@ -292,7 +292,7 @@ def search_any(problem: Problem, limit: float, tolerance: float, gap: float) -> 
             return None
         slack += max((ROUNDED * float(np.abs(layer.weights) @ np.abs(move.effect)) for move in moves), default=0.0)
         groups.append(moves)
-    hidden = score_of(replace(layer, slack=slack), layer.bias + layer.added.sum(axis=0), groups, score)
+    hidden = hidden_of(replace(layer, slack=slack), layer.bias + layer.added.sum(axis=0), groups, score)
     if hidden.shift + float(hidden.weights @ np.maximum(hidden.own, 0.0)) >= hidden.may:
         return None  # the row itself may meet the target by the structure: it would be its own nearest row
     return MoveSearch(groups, hidden, Asked(-gap, problem.most_changes, False, True), limit)
@@ -303,7 +303,7 @@ def lowers(problem: Problem) -> bool:
     return problem.plain_limits and not problem.joint_rules and not problem.bound_distance.c
 
 
-def score_of(layer: HiddenLayer, units: Floats, groups: Sequence[Sequence[Move]], score: DecisionScore) -> Hidden:
+def hidden_of(layer: HiddenLayer, units: Floats, groups: Sequence[Sequence[Move]], score: DecisionScore) -> Hidden:
     """Return the score of rows whose units are `units` (width,) at the row itself, and what it must reach.
 
     Units that are not rectified are lifted above 0, whatever moves take away, and the score is lowered by as much.
