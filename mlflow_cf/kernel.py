@@ -26,6 +26,7 @@ SOURCES: Final = (
     "engine/units/kernels.py",
     "engine/units/state.py",
     "engine/moves/bounds.py",
+    "engine/moves/lines.py",
     "engine/moves/parting.py",
     *(f"engine/sets/{name}.py" for name in ("boxes", "branches", "kernels", "state")),
     *(f"evaluation/summary/{name}.py" for name in ("bits", "marking", "rectified")),

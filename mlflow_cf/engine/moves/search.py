@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from mlflow_cf.engine.moves.bounds import KEPT, OPEN, PRICES, Asked, Hidden, Moves, Nodes, Progress, Room, Search
+from mlflow_cf.engine.moves.lines import line_below, step_along
 from mlflow_cf.engine.moves.parting import DONE, FULL, advance
 from mlflow_cf.features import Floats
 from mlflow_cf.goal.decision import DecisionScore
@@ -27,8 +28,6 @@ FIRST_NODES: Final = 1_024  # room for nodes, doubled as long as it is needed up
 MOST_ROOM: Final = 2**23  # groups of all nodes: 170 MB
 MOST_FOUND: Final = 20_000  # candidates
 FEWEST: Final = 3  # actions of a group that may be steps in two directions
-STRAIGHT: Final = 1e-12  # relative: effects of a number's values that differ no more from a line are on it
-LEAST_STEP: Final = 1e-9  # of a number's longest: shorter steps are not told apart from none
 
 
 class Move(NamedTuple):
@@ -57,41 +56,21 @@ def levels(ids: Codes, costs: Floats, effects: Floats) -> list[Move]:
 
 def _directions(ids: Codes, costs: Floats, effects: Floats) -> list[Move]:
     """Return the moves of actions (t,): up and down where their effects (t, width) lie on one line, else one each."""
-    sizes = np.abs(effects).max(axis=1, initial=0.0)
-    if len(ids) < FEWEST:
+    step = np.empty(len(ids))
+    longest = step_along(effects, step) if len(ids) >= FEWEST else -1
+    if longest < 0:
         return levels(ids, costs, effects)
-    line = effects[int(sizes.argmax())]
-    step = effects @ line / max(float(line @ line), 1e-300)
-    off = np.abs(effects - step[:, None] * line).max()
-    if off > STRAIGHT * sizes.max() or (np.abs(step) < LEAST_STEP).any():
-        return levels(ids, costs, effects)
-    found = []
-    for sign in (1.0, -1.0):
-        mine = np.flatnonzero(sign * step > 0)
-        mine = mine[np.argsort(sign * step[mine], kind="stable")]
+    order = np.argsort(step, kind="stable")
+    middle, line, found, limits = int(np.searchsorted(step[order], 0.0)), effects[longest], [], np.empty(2)
+    for sign, mine in ((1.0, order[middle:]), (-1.0, order[:middle][::-1])):
+        if not len(mine):
+            continue
         steps, cost = sign * step[mine], costs[mine]
-        if (np.diff(steps) <= 0).any() or (np.diff(cost) < 0).any():
+        if not line_below(steps, cost, limits):
             return levels(ids, costs, effects)
-        if len(mine):
-            slope = _slope(steps, cost)
-            limits = float((cost - slope * steps).min()), slope, float(steps[0]), float(steps[-1])
-            found.append(Move(limits, sign * line, steps, cost, ids[mine]))
+        fixed, slope = limits.tolist()
+        found.append(Move((fixed, slope, float(steps[0]), float(steps[-1])), sign * line, steps, cost, ids[mine]))
     return found
-
-
-def _slope(steps: Floats, costs: Floats) -> float:
-    """Return what further steps (t,), ascending, cost at least per length; no more than any costs per whole length.
-
-    So a line from nothing to the longest step lies below what shorter ones cost.
-    """
-    whole = float((costs / steps).min())
-    if len(steps) < 2:
-        return 0.0
-    slope = float(costs[-1] - costs[0]) / float(steps[-1] - steps[0])
-    line = costs[0] + slope * (steps - steps[0])
-    if np.abs(costs - line).max() > STRAIGHT * max(1.0, float(costs[-1])):
-        slope = float((np.diff(costs) / np.diff(steps)).min())
-    return min(slope, whole) * (1 - LEAST_STEP)
 
 
 def _any_step(problem: Problem, group: Group, effect: Floats) -> list[Move] | None:
@@ -265,7 +244,7 @@ def search_listed(
     added, groups = np.empty_like(layer.added), []
     added[actions.columns] = layer.added
     for start, stop, own in zip(actions.start[:-1], actions.start[1:], actions.own, strict=True):
-        ids = np.delete(np.arange(start, stop), own - start)
+        ids = np.concatenate([np.arange(start, own), np.arange(own + 1, stop)])
         groups.append(_directions(ids, actions.cost[ids], added[ids] - added[own]))
     hidden = hidden_of(layer, layer.bias + added[actions.own].sum(axis=0), groups, score)
     return MoveSearch(groups, hidden, Asked(loose(0.0), most, True, lowers(problem)), limit)
