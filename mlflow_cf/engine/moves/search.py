@@ -60,7 +60,7 @@ def _directions(ids: Codes, costs: Floats, effects: Floats) -> list[Move]:
     longest = step_along(effects, step) if len(ids) >= FEWEST else -1
     if longest < 0:
         return levels(ids, costs, effects)
-    order = np.argsort(step, kind="stable")
+    order = np.argsort(step)  # equal steps are none of a line: nothing depends on which of them is first
     middle, line, found, limits = int(np.searchsorted(step[order], 0.0)), effects[longest], [], np.empty(2)
     for sign, mine in ((1.0, order[middle:]), (-1.0, order[:middle][::-1])):
         if not len(mine):
