@@ -189,6 +189,22 @@ def test_what_is_finished_is_taken_up_again(on_cores, explained, rows, tmp_path,
     assert leavings(tmp_path) == ["out.parquet", "rows.parquet", "whole.parquet"]
 
 
+def test_rows_that_cannot_be_read_later_lose_nothing_that_is_finished(on_cores, rows, tmp_path, monkeypatch):
+    source, output = written(tmp_path / "rows.parquet", rows), tmp_path / "out.parquet"
+    read = RowFiles.read
+
+    def read_two(files, done):
+        blocks = read(files, done)
+        yield from (next(blocks), next(blocks))
+        raise StoppedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RowFiles, "read", read_two)
+        with pytest.raises(StoppedError):
+            run(on_cores, source, output)
+    assert "(14 of them taken up again)" in run(on_cores, source, output)
+
+
 @pytest.fixture
 def half_done(explained, rows, tmp_path):
     """Return rows of which three parts of answers are there."""

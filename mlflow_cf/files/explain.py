@@ -126,7 +126,10 @@ def _beside(admission: Admission) -> Iterator[Do]:
 
 def _at_once(work: Callable[..., Any], *given: Any) -> Future[Any]:
     done: Future[Any] = Future()
-    done.set_result(work(*given))
+    try:
+        done.set_result(work(*given))
+    except Exception as error:  # noqa: BLE001  raised where the result is wanted, as that of a thread is
+        done.set_exception(error)
     return done
 
 
