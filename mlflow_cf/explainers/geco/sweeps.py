@@ -50,8 +50,9 @@ class Sweeps:
     """One search.
 
     It starts with all single changes of the row. Where none suffices, a construction finds answers of several changes;
-    generations of crossover and sweeps then come nearer, unless a search among moves tells the nearest one. Where several answers are wanted, all candidates around the
-    row are looked at in place of generations, if these are few enough.
+    generations of crossover and sweeps then come nearer, unless a search among moves tells the nearest one. Where
+    several answers are wanted, all candidates around the row are looked at in place of generations, if these are few
+    enough.
     """
 
     def __init__(self, engine: Engine, budget: Budget, q: int, stable: int, generations: range) -> None:
