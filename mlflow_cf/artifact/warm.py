@@ -14,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mlflow_cf.engine.few_changes import try_few_changes
-from mlflow_cf.engine.moves.nearest import try_moves
+from mlflow_cf.engine.nearest import try_moves
 from mlflow_cf.engine.nodes import tighten_boxes
 from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.explained import ExplainedModel

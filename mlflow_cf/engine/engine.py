@@ -16,7 +16,7 @@ from mlflow_cf.engine import thresholds
 from mlflow_cf.engine.actions import actions_within, distinct_actions, lawful_actions
 from mlflow_cf.engine.agreed import Agreed
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.moves.nearest import NearestMoves, Sought, nearest_moves
+from mlflow_cf.engine.nearest import NearestFound, Sought, nearest_moves, nearest_sets
 from mlflow_cf.engine.nodes import beyond_reach
 from mlflow_cf.features import Floats
 from mlflow_cf.goal import Scorer
@@ -32,13 +32,13 @@ class Engine:
 
     Attributes:
         given: the problem of the row, perhaps with intervals of continuous numbers.
-        moved: the nearest candidates of a linear model or a network, once a search among moves has found them.
+        found: the nearest candidates, where a search that ends soon has found them.
     """
 
     def __init__(self, given: Problem) -> None:
         """Set up for a problem."""
         self.given = given
-        self.moved: NearestMoves | None = None
+        self.found: NearestFound | None = None
 
     @cached_property
     def _pointed(self) -> tuple[Problem, bool]:
@@ -77,15 +77,18 @@ class Engine:
         """What enough of many models may accept; None where they do not list it."""
         return Agreed.of(self.problem, self.actions) if self.exact and self._single else None
 
-    def nearest_moves(self, sought: Sought, budget: Budget, share: int) -> NearestMoves | None:
-        """Return the nearest candidates by a search among moves, if that takes no more than a share of the budget.
+    def nearest(self, sought: Sought, budget: Budget, share: int) -> NearestFound | None:
+        """Return the nearest candidates by a search that ends soon, in no more than a share of the budget.
 
         None where they are not known. Tolerances are in units of max(1, |score|).
         """
         if self.exact and self._single:
             actions = self.actions if np.isinf(sought.limit) else self.within(loose(sought.limit))
-            self.moved = nearest_moves(self.problem, actions, sought, budget, share)
-        return self.moved
+            for search in (nearest_moves, nearest_sets):
+                self.found = search(self.problem, actions, sought, budget, share)
+                if self.found is not None:
+                    break
+        return self.found
 
     @property
     def _single(self) -> bool:

@@ -140,11 +140,11 @@ def _may_be_answers(task: RowTask, distance: float, score_tolerance: float) -> C
     """Return the candidates (m, G) no farther than a distance that the model may accept; None: it does not tell all."""
     engine = task.engine
     if engine.exact and engine.agreed is not None:
-        found = engine.agreed.nearest(distance, score_tolerance, task.budget, AGREED_IN_PROOFS)
-        return found.codes if found.whole else None
-    moved = None if engine.moved is None else engine.moved.within(engine.problem, distance, score_tolerance)
-    if moved is not None:
-        return moved
+        agreed = engine.agreed.nearest(distance, score_tolerance, task.budget, AGREED_IN_PROOFS)
+        return agreed.codes if agreed.whole else None
+    found = None if engine.found is None else engine.found.within(engine.problem, distance, score_tolerance)
+    if found is not None:
+        return found
     few = engine.few if engine.exact else None
     if few is None or few.least(3) <= distance:
         return None

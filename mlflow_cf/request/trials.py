@@ -10,7 +10,7 @@ from functools import partial
 import pandas as pd
 
 from mlflow_cf.engine.few_changes import try_few_changes
-from mlflow_cf.engine.moves.nearest import try_moves
+from mlflow_cf.engine.nearest import try_moves
 from mlflow_cf.engine.sets.search import try_sets
 from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import AnyExplainer, GeCo

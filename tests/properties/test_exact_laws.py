@@ -14,7 +14,7 @@ from laws import dear
 from mlflow_cf.engine.best_first import BestFirst
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.frontier import CandidateSet
-from mlflow_cf.engine.moves.nearest import Sought
+from mlflow_cf.engine.nearest import Sought
 from mlflow_cf.policy import Distance
 from mlflow_cf.policy.limits import Variety
 from mlflow_cf.proof import certify
@@ -70,23 +70,24 @@ def test_answers_are_those_of_enumeration(world):
 
 
 LINEAR = replace(WORLD, model="linear", task="two", goal="label")
-NETWORK = replace(LINEAR, model="network")
+NETWORK, TREES = replace(LINEAR, model="network"), replace(LINEAR, model="forest")
 
 
-@dear(2)
-@given(drawn(("linear", "network")).filter(lambda world: world.open), st.sampled_from([1.0, 1.5, np.inf]))
+@dear(3)
+@given(opened(), st.sampled_from([1.0, 1.5, np.inf]))
 @example(LINEAR, np.inf)
 @example(NETWORK, 1.5)
-def test_what_is_listed_among_moves_has_the_answer_of_enumeration(world, farther):
-    """Nothing else is left to be proved then. Networks are looked into where an answer is known, however far it is."""
+@example(TREES, 1.5)
+def test_what_a_search_finds_soon_has_the_answer_of_enumeration(world, farther):
+    """Nothing else is left to be proved then. But for linear models, an answer is known before, however far it is."""
     world = replace(world, count=1)
     expected, task = Enumerated(world), world.row_task()
     problem, answers = task.engine.problem, expected.answers(1)
     limit = min([np.inf, *(farther * expected.distance[answers])])
     sought = Sought(limit, 100 * TOLERANCE, 1 if limit < np.inf else 0)
-    known = task.engine.nearest_moves(sought, task.budget, 2)
+    known = task.engine.nearest(sought, task.budget, 2)
     if known is None:
-        assert (world, farther) not in ((LINEAR, np.inf), (NETWORK, 1.5))
+        assert (world, farther) not in ((LINEAR, np.inf), (NETWORK, 1.5), (TREES, 1.5))
         return
     rows = problem.rows(known.codes)
     assert problem.check(rows).all()

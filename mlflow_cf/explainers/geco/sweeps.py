@@ -15,7 +15,7 @@ from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.engine.agreed import NearestAgreed
 from mlflow_cf.engine.engine import Engine
 from mlflow_cf.engine.few_changes import FewChanges
-from mlflow_cf.engine.moves.nearest import Sought
+from mlflow_cf.engine.nearest import Sought
 from mlflow_cf.engine.nodes import boxes_of_sets, tighten
 from mlflow_cf.engine.three_changes import TripleLimits
 from mlflow_cf.engine.thresholds import AGREED_SHARE, MOST_FLAGS, PAIRS_PER_ROW
@@ -50,7 +50,7 @@ class Sweeps:
     """One search.
 
     It starts with all single changes of the row. Where none suffices, a construction finds answers of several changes;
-    generations of crossover and sweeps then come nearer, unless a search among moves tells the nearest one. Where
+    generations of crossover and sweeps then come nearer, unless a search by bounds tells the nearest one. Where
     several answers are wanted, all candidates around the row are looked at in place of generations, if these are few
     enough.
     """
@@ -92,7 +92,7 @@ class Sweeps:
         near = None if few is None else self._single(few)
         if few is not None and near is None:
             near = self._single_or_pair(few)
-            near = self._by_moves() if near is None else near
+            near = self._nearest_soon() if near is None else near
         if near is not None:
             self.settled = True
             return problem.rows(near), self.statistics.summary(0, self.budget.used)
@@ -170,7 +170,7 @@ class Sweeps:
             merit, changes = members.start(start)
             if not members.population.favourable.any():
                 grow(members, start, merit, changes)
-                near = self._by_moves()
+                near = self._nearest_soon()
                 if near is not None:
                     return near
                 if few is None or not self._pair(few):
@@ -348,15 +348,15 @@ class Sweeps:
         settled = len(found) and distance[order[0]] <= limit and distance[order[0]] < few.least(3)
         return np.asarray(found[order]) if settled else None
 
-    def _by_moves(self) -> Codes | None:
-        """Return the nearest favourable candidates (m, G), whatever they change, by a search among moves.
+    def _nearest_soon(self) -> Codes | None:
+        """Return the nearest favourable candidates (m, G), whatever they change, by a search that ends soon.
 
-        None where they are not known, as in networks before there is any answer.
+        None where they are not known: but for linear models, there must be an answer before.
         """
         population, limit = self.members.population, self.members.cutoff
         changes = (population.codes[population.favourable][:1] != self.problem.own).sum()
         with self._counted("sweep", len(self.problem.space)):
-            found = self.engine.nearest_moves(Sought(limit, CLOSE, int(changes)), self.budget, SOON_SHARE)
+            found = self.engine.nearest(Sought(limit, CLOSE, int(changes)), self.budget, SOON_SHARE)
         if found is None:
             return None
         sums = self.scorer.structure.sums(self.problem.encoded(found.codes))
