@@ -8,7 +8,7 @@ tables of pairs.
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -83,12 +83,14 @@ class Engine:
         None where they are not known. Tolerances are in units of max(1, |score|).
         """
         if self.exact and self._single:
-            actions = self.actions if np.isinf(sought.limit) else self.within(loose(sought.limit))
             for search in (nearest_moves, nearest_sets):
-                self.found = search(self.problem, actions, sought, budget, share)
+                self.found = search(self.problem, partial(self._reached, sought.limit), sought, budget, share)
                 if self.found is not None:
                     break
         return self.found
+
+    def _reached(self, limit: float) -> ActionTable:
+        return self.actions if np.isinf(limit) else self.within(loose(limit))
 
     @property
     def _single(self) -> bool:

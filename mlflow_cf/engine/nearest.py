@@ -6,6 +6,7 @@ boosted trees.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -69,61 +70,63 @@ class NearestFound(NamedTuple):
 
 
 def nearest_moves(
-    problem: Problem, actions: ActionTable, sought: Sought, budget: Budget, share: int
+    problem: Problem, actions: Callable[[], ActionTable], sought: Sought, budget: Budget, share: int
 ) -> NearestFound | None:
     """Return the nearest candidates that take some of the `actions`, if a share of the budget lasts for that.
 
     None where several answers are wanted, where the model has other units than one rectified layer, where no candidate
     certainly meets the target, and where rules over several features, limits on groups or the largest change decide
-    which of them is an answer. A network is looked into where an answer is known, and for some 20 ms at most; not at
-    all where that will hardly do.
+    which of them is an answer. Where an answer is known, the search ends after some 20 ms; a network is looked into
+    only then, and not at all where that will hardly do.
     """
-    if problem.count > 1 or not lowers(problem) or _takes_long(problem, sought.changes):
+    if problem.count > 1 or not lowers(problem) or not _has_moves(problem, sought.changes):
         return None
-    linear, most = not sought.changes, problem.most_changes
-    search = search_listed(problem, actions, sought.limit, sought.tolerance, most, linear=linear)
+    table = actions()
+    search = search_listed(problem, table, sought.limit, sought.tolerance, problem.most_changes)
     if search is None:
         return None
     evaluations = budget.left // share
-    part = budget.part(evaluations if linear else min(evaluations, search.at_once))
+    part = budget.part(min(evaluations, search.at_once) if sought.changes else evaluations)
     done = search.run(part)
     budget.take(part.used)
     found = done and search.limit < np.inf
-    return NearestFound(search.candidates(actions), search.limit, sought.tolerance) if found else None
+    return NearestFound(search.candidates(table), search.limit, sought.tolerance) if found else None
+
+
+def _has_moves(problem: Problem, changes: int) -> bool:
+    """Whether a search among moves may soon find answers of so many changes; 0: of any number."""
+    structure = None if problem.scorer is None else problem.scorer.structure
+    if not isinstance(structure, SupportsHidden):
+        return False
+    if structure.linear or not changes:
+        return structure.linear
+    width = len(structure.first.bias)
+    nodes = AT_ONCE // (DIRECTIONS * len(problem.groups) * width)
+    return bool(MORE_PARTED**changes * width <= UNITS * nodes)
 
 
 def nearest_sets(
-    problem: Problem, actions: ActionTable, sought: Sought, budget: Budget, share: int
+    problem: Problem, actions: Callable[[], ActionTable], sought: Sought, budget: Budget, share: int
 ) -> NearestFound | None:
     """Return the nearest candidates under boosted trees, if a share of the budget lasts for that, and some 20 ms.
 
     None where `nearest_moves` has none for other reasons than the model's kind, and before an answer is known.
     """
     structure = None if problem.scorer is None else problem.scorer.structure
-    if problem.count > 1 or not sought.limit < np.inf or not isinstance(structure, TreeEnsemble):
+    if problem.count > 1 or not lowers(problem) or not sought.changes or not isinstance(structure, TreeEnsemble):
         return None
-    leaves, features = (len(structure.trees.nodes.value) + len(structure.trees.nodes.roots)) // 2, len(problem.space)
-    if structure.link == "share" or leaves * features > MOST_LEAVES:
+    nodes = structure.trees.nodes
+    leaves = (len(nodes.value) + len(nodes.roots)) // 2
+    if structure.link == "share" or leaves * len(problem.space) > MOST_LEAVES:
         return None
-    within = Within(problem.bound_distance.c, sought.limit, problem.most_changes)
-    search = search_sets(problem, actions, boxes_of(structure, actions.encoded), sought.tolerance, within)
+    table, within = actions(), Within(problem.bound_distance.c, sought.limit, problem.most_changes)
+    search = search_sets(problem, table, boxes_of(structure, table.encoded), sought.tolerance, within)
     if search is None:
         return None
     part = budget.part(min(budget.left // share, SOON_LEAVES // LEAVES_PER_ROW))
     done = search.run(part)
     budget.take(part.used)
-    return NearestFound(search.candidates(actions), search.limit, sought.tolerance) if done else None
-
-
-def _takes_long(problem: Problem, changes: int) -> bool:
-    """Whether a search for answers of so many changes will hardly end soon, in a network with one layer."""
-    scorer = problem.scorer
-    if scorer is None or not isinstance(scorer.structure, SupportsHidden) or scorer.structure.linear:
-        return False
-    width = len(scorer.structure.first.bias)
-    nodes = AT_ONCE // (DIRECTIONS * len(problem.groups) * width)
-    takes_long: bool = MORE_PARTED**changes * width > UNITS * nodes
-    return takes_long
+    return NearestFound(search.candidates(table), search.limit, sought.tolerance) if done else None
 
 
 def try_moves(structure: Structure, Z: Floats) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
 from mlflow_cf_flavors.answers import Rows, as_array, shares
 
@@ -116,6 +117,16 @@ def agree(found: Callable[[Any], Any], own: Callable[[Any], Any], select: Callab
         return np.array_equal(found(table), own(table))
     except Exception:  # noqa: BLE001  of any estimator
         return False
+
+
+def is_plain(table: Any, columns: int) -> bool:
+    """Whether a table of so many columns is an array or a sparse one of compressed rows, as models take it."""
+    if sparse.issparse(table):
+        if table.format != "csr" or {table.indices.dtype, table.indptr.dtype} != {np.dtype(np.intc)}:
+            return False
+    elif not isinstance(table, np.ndarray):
+        return False
+    return bool(table.shape[1:] == (columns,))
 
 
 def _same_answers(one: Estimator, array: NDArray[Any], other: Estimator, table: pd.DataFrame) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mlflow_cf_flavors.answers import Floats
-from mlflow_cf_flavors.sklearn.arrays import agree
+from mlflow_cf_flavors.sklearn.arrays import agree, is_plain
 
 Estimator = Any  # scikit-learn carries no types
 Ask = Callable[[Any], Any]
@@ -140,12 +140,7 @@ class TreeByTree:
 
     def _read(self, table: Any) -> Any:
         """Return a table as trees read it; None where the model may refuse it."""
-        if sparse.issparse(table):
-            if table.format != "csr" or {table.indices.dtype, table.indptr.dtype} != {np.dtype(np.intc)}:
-                return None
-        elif not isinstance(table, np.ndarray):
-            return None
-        if table.shape[1:] != (self.columns,):
+        if not is_plain(table, self.columns):
             return None
         with np.errstate(over="ignore"):
             rows = table.astype(np.float32)

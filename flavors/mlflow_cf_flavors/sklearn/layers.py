@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import sparse, special
 
 from mlflow_cf_flavors.answers import Floats
-from mlflow_cf_flavors.sklearn.arrays import agree
+from mlflow_cf_flavors.sklearn.arrays import agree, is_plain
 
 Estimator = Any  # scikit-learn carries no types
 Ask = Callable[[Any], Any]
@@ -65,15 +65,9 @@ class LayerByLayer:
 
     def _reads(self, table: Any) -> bool:
         """Whether the model would take a table as it is."""
-        compressed = sparse.issparse(table)
-        if compressed:
-            if table.format != "csr" or {table.indices.dtype, table.indptr.dtype} != {np.dtype(np.intc)}:
-                return False
-        elif not isinstance(table, np.ndarray):
+        if not is_plain(table, len(self.weights[0])) or table.dtype != np.float64 or not table.shape[0]:
             return False
-        if table.dtype != np.float64 or table.shape[1:] != self.weights[0].shape[:1] or not table.shape[0]:
-            return False
-        return bool(np.isfinite(table.data if compressed else table).all())
+        return bool(np.isfinite(table.data if sparse.issparse(table) else table).all())
 
     def _activated(self, units: Floats) -> Floats:
         match self.activation:

@@ -228,15 +228,14 @@ def _dearest(move: Move) -> float:
 
 
 def search_listed(
-    problem: Problem, actions: ActionTable, limit: float, tolerance: float, most: int, *, linear: bool = False
+    problem: Problem, actions: ActionTable, limit: float, tolerance: float, most: int
 ) -> MoveSearch | None:
     """Return the search for candidates that take some of the `actions` and change at most so many groups.
 
-    None where the model has other units than one rectified layer, where it has any although it is to be `linear`, and
-    where several scores decide.
+    None where the model has other units than one rectified layer, and where several scores decide.
     """
     score, structure = _hidden(problem, tolerance)
-    if score is None or structure is None or (actions.own < 0).any() or (linear and not structure.linear):
+    if score is None or structure is None or (actions.own < 0).any():
         return None
     layer = structure.hidden(actions.encoded, score.weights)
     if layer is None:
