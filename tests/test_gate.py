@@ -183,6 +183,71 @@ def test_a_gate_that_died_is_taken_up(
     assert Registry("loans", "champion").unfinished() == []
 
 
+def test_a_gate_that_died_before_the_alias_moved_is_taken_up(
+    registered: Callable[[], str], rules: GateRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version, registry = registered(), Registry("loans", "champion")
+
+    def die(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Registry, "promote", die)
+        with pytest.raises(KeyboardInterrupt):
+            gate("loans", version, rules)
+    assert (tags(version)["cf.gate.state"], champion(), registry.unfinished()) == ("moving", None, [version])
+    monkeypatch.setattr(gating, "compare", lambda *_, **__: pytest.fail("compared again"))
+    assert gate("loans", version, rules).moved
+    assert (tags(version)["cf.gate.state"], champion(), registry.unfinished()) == ("passed", version, [])
+    registry.note(version, state="moving")  # it died between the move and its note
+    assert not gate("loans", version, rules).moved
+    assert (tags(version)["cf.gate.state"], tags(version)["cf.gate.reason"]) == ("passed", "")
+
+
+def test_a_run_that_died_ends_though_its_version_was_announced_again(
+    registered: Callable[[], str], rules: GateRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, version = MlflowClient(), registered()
+
+    def die() -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        compared_while(die, patch)
+        with pytest.raises(KeyboardInterrupt):
+            gate("loans", version, rules)
+    died = tags(version)["cf.gate.run_id"]
+    client.update_run(died, "RUNNING")  # as of a process that was killed
+    Registry("loans", "champion").note(version, state="waiting")
+    first = gate("loans", version, rules)
+    assert client.get_run(died).info.status == "FAILED"
+    Registry("loans", "champion").note(version, state="waiting")
+    gate("loans", version, rules)
+    assert client.get_run(first.run_id).info.status == "FINISHED"  # it had ended well
+
+
+def test_a_claim_of_a_clock_that_is_ahead_does_not_last(registered: Callable[[], str], rules: GateRules) -> None:
+    version = registered()
+    MlflowClient().set_registered_model_tag("loans", CLAIM, f"dead {time.time() + 86_400:.0f}")
+    assert gate("loans", version, rules).moved
+
+
+def test_no_version_passes_beside_a_champion_that_was_not_compared(
+    registered: Callable[[], str], saved: Path, rules: GateRules
+) -> None:
+    gone = MlflowClient().create_model_version("loans", str(saved / "gone"))
+    MlflowClient().set_registered_model_alias("loans", "champion", gone.version)
+    verdict = gate("loans", registered(), rules.model_copy(update={"thresholds": (COVERAGE,)}))
+    assert (verdict.passed, champion()) == (False, "1")
+    assert "it was compared with nothing: 1, the champion, is left out" in verdict.reasons[0]
+
+
+def test_rows_that_moved_are_the_same(registered: Callable[[], str], saved: Path, rules: GateRules) -> None:
+    first, other = rules.table()[1], saved / "moved.parquet"
+    shutil.copy(saved / "rows.parquet", other)
+    assert rules.model_copy(update={"rows": str(other)}).table()[1] == first
+
+
 def test_what_could_not_be_decided_is_left_to_be_taken_up(
     registered: Callable[[], str], rules: GateRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +313,9 @@ def test_a_registry_that_is_down_decides_nothing(
         ("1", {"thresholds": []}, "rules.thresholds"),
         ("1", {"thresholdss": [COVERAGE]}, "rules.thresholdss"),
         ("1", {"labels": "nothing"}, "labels"),
+        ("1", {"alias": "v1"}, "rules.alias: 'v1' is no alias to MLflow"),
+        ("1", {"alias": "Latest"}, "rules.alias: 'Latest' is no alias to MLflow"),
+        ("1", {"alias": "the best"}, "rules.alias"),
     ],
 )
 def test_what_does_not_fit_is_told(

@@ -148,6 +148,8 @@ def test_a_new_version_is_gated_once(client: Client, deciding: Deciding) -> None
         ({}, {**EVENT, "action": "deleted"}, 200),
         ({}, {"entity": "prompt", "action": "created", "data": {"name": "loans", "version": "1"}}, 200),
         ({}, {**EVENT, "data": {"name": "others", "version": "1"}}, 200),
+        ({}, {**EVENT, "data": {"name": "loans", "version": "99"}}, 200),
+        ({}, {**EVENT, "data": {"name": "loans", "version": "abc"}}, 200),
         ({}, {**EVENT, "more": "x" * MOST_BYTES}, 413),
     ],
 )

@@ -72,7 +72,7 @@ class Deliveries:
         signature = f"v1,{base64.b64encode(wanted).decode()}"
         if not hmac.compare_digest(signature.encode(), headers.get(SIGNATURE, "").encode("utf-8", "replace")):
             raise RefusedError(401, "not signed with the secret of this gate")
-        if not sent.isdigit() or abs(self._clock() - int(sent)) > TOLERATED_S:
+        if not sent.isdecimal() or abs(self._clock() - int(sent)) > TOLERATED_S:
             raise RefusedError(401, f"signed more than {TOLERATED_S:g} s from now by this clock")
         try:
             event = _Event.model_validate_json(body)

@@ -19,7 +19,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 from mlflow_cf.errors import CounterfactualError, InputError
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.versions_compared import compare
-from mlflow_cf.gating.registry import UNFINISHED, Claim, Registry, UndecidedError, reached
+from mlflow_cf.gating.registry import MOVING, UNFINISHED, Claim, Registry, UndecidedError, reached
 from mlflow_cf.gating.rules import GateRules, read_rules, rules_for
 from mlflow_cf.validation import validated
 
@@ -93,8 +93,7 @@ def gate(
             champion = registry.champion()
             if champion == number:
                 why = f"it is the {rules.alias} already"
-                if registry.told(number).get("state") in UNFINISHED:
-                    registry.note(number, reason=why, at=_now(), state="passed")
+                _finish(registry, number, why)
                 return Verdict(name, number, champion, passed=True, notes=(why,))
             verdict = _decided(registry, number, champion, rules, again=again)
             if not verdict.passed or _promoted(registry, claim, verdict):
@@ -108,7 +107,17 @@ def _promoted(registry: Registry, claim: Claim, verdict: Verdict) -> bool:
     if registry.champion() != verdict.champion:
         return False
     registry.promote(verdict.version)
+    registry.note(verdict.version, state="passed")
     return True
+
+
+def _finish(registry: Registry, version: str, why: str) -> None:
+    """Note that a version has the alias already, if a gate of it was cut off."""
+    state = registry.told(version).get("state")
+    if state == MOVING:
+        registry.note(version, state="passed")
+    elif state in UNFINISHED:
+        registry.note(version, reason=why, at=_now(), state="passed")
 
 
 def _decided(registry: Registry, version: str, champion: str | None, rules: GateRules, *, again: bool) -> Verdict:
@@ -118,12 +127,13 @@ def _decided(registry: Registry, version: str, champion: str | None, rules: Gate
         registry.note(version, reason=why, champion=champion, at=_now(), state="refused")
         return Verdict(registry.name, version, champion, passed=False, reasons=(why,))
     told = registry.told(version)
-    _end(told.get("run_id", "") if told.get("state") == "running" else "")
+    if told.get("state") in UNFINISHED:
+        _end(told.get("run_id", ""))
     try:
         table, digest = rules.table()
         same = told.get("digest") == digest and told.get("champion") == (champion or "none")
-        if same and not again and told.get("state") in ("passed", "refused"):
-            passed, reasons = told["state"] == "passed", tuple(filter(None, [told.get("reason")]))
+        if same and not again and told.get("state") in ("passed", "refused", MOVING):
+            passed, reasons = told["state"] != "refused", tuple(filter(None, [told.get("reason")]))
             found = Verdict(registry.name, version, champion, passed, reasons)
             note = f"decided on {told.get('at', 'an earlier day')}"
             return replace(found, run_id=told.get("run_id", ""), report=told.get("report", ""), notes=(note,))
@@ -134,7 +144,7 @@ def _decided(registry: Registry, version: str, champion: str | None, rules: Gate
         with suppress(UndecidedError):  # what is wrong is told by the error, too
             registry.note(version, state="failed", reason=error.message, at=_now())
         raise
-    state, reason = "passed" if found.passed else "refused", "; ".join(found.reasons)
+    state, reason = MOVING if found.passed else "refused", "; ".join(found.reasons)
     noted = {"reason": reason, "champion": champion or "none", "digest": digest, "report": found.report, "at": _now()}
     registry.note(version, **noted, state=state)  # the state at last: what is cut off is done again
     return found
@@ -163,6 +173,8 @@ def _compared(registry: Registry, version: str, champion: str | None, rules: Gat
             certify=rules.certify,
         )
     reasons = _shortfalls(found, wanted)
+    if champion is not None and not reasons and (why := found.failed.get(champion)):
+        reasons = (f"it was compared with nothing: {champion}, the {rules.alias}, is left out: {why}",)
     report = f"runs:/{found.run_id}/{found.report}" if found.report else ""
     one = Verdict(registry.name, version, champion, not reasons, reasons)
     return replace(one, run_id=found.run_id, report=report, notes=(*notes, *found.notes))
@@ -181,11 +193,11 @@ def _shortfalls(found: Comparison, wanted: Mapping[str, MetricThreshold]) -> tup
 
 def _end(run_id: str) -> None:
     """Mark the run of a gate that died as failed."""
-    if not run_id:
-        return
-    _logger.warning("the gate of run %s did not end; its work is done again", run_id)
+    client = mlflow.MlflowClient()
     with suppress(MlflowException):
-        mlflow.MlflowClient().set_terminated(run_id, "FAILED")
+        if run_id and client.get_run(run_id).info.status == "RUNNING":
+            _logger.warning("the gate of run %s did not end; its work is done again", run_id)
+            client.set_terminated(run_id, "FAILED")
 
 
 def _now() -> str:

@@ -82,14 +82,20 @@ class Gatekeeper:
             self._thread.join()
 
     def announced(self, name: str, version: str) -> bool:
-        """Take a version; return whether its model has rules.
+        """Take a version; return whether its model has rules, and the registry the version.
 
         Raises:
             UndecidedError: the registry cannot be reached.
         """
         if name not in self._rules:
             return False
-        Registry(name, self._rules[name].alias).note(version, state="waiting")
+        registry = Registry(name, self._rules[name].alias)
+        try:
+            registry.version(version)
+        except InputError as error:
+            _logger.warning("announced, but %s", error.message)
+            return False
+        registry.note(version, state="waiting")
         self._take(name, version)
         return True
 

@@ -25,7 +25,8 @@ CLAIMED_S: Final = 120.0  # after which a claim that nobody renews is that of a 
 RENEWED_S: Final = 20.0
 SETTLED_S: Final = 0.5  # after writing a claim: of two that were written at once, the later one stands
 LONGEST: Final = 1_000  # characters of a tag
-UNFINISHED: Final = ("waiting", "running")
+MOVING: Final = "moving"  # it passed, and the alias is still to move
+UNFINISHED: Final = ("waiting", "running", MOVING)
 
 
 class UndecidedError(CounterfactualError):
@@ -150,7 +151,7 @@ class Claim:
         """
         with reached():
             holder, since = self._held()
-            if holder is not None and time.time() - since < CLAIMED_S:
+            if holder is not None and abs(time.time() - since) < CLAIMED_S:  # clocks may be ahead
                 raise self._other()
             self._write()
             time.sleep(SETTLED_S)

@@ -13,7 +13,7 @@ import pandas as pd
 import yaml
 from mlflow.exceptions import MlflowException
 from mlflow.models import MetricThreshold
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.compare.comparison import read_thresholds
@@ -21,7 +21,17 @@ from mlflow_cf.files.rows import READERS
 from mlflow_cf.validation import validated
 
 URI: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")  # of an artifact; drives of Windows have one letter
+RESERVED: Final = re.compile(r"latest|v\d+", re.IGNORECASE)  # MLflow reads these as versions, not as aliases
 Name = Annotated[str, Field(min_length=1)]
+
+
+def _no_version(alias: str) -> str:
+    if RESERVED.fullmatch(alias):
+        raise ValueError(f"{alias!r} is no alias to MLflow, but names a version")
+    return alias
+
+
+Alias = Annotated[str, Field(pattern=r"^[\w\-]+$"), AfterValidator(_no_version)]
 
 
 class GateRules(BaseModel):
@@ -40,7 +50,7 @@ class GateRules(BaseModel):
 
     rows: Name
     thresholds: Annotated[tuple[Name, ...], Field(min_length=1)]
-    alias: Name = "champion"
+    alias: Alias = "champion"
     labels: Name | None = None
     groups: tuple[Name, ...] = ()
     count: Annotated[int, Field(ge=1)] = 1
@@ -76,7 +86,7 @@ class GateRules(BaseModel):
             table = READERS[path.suffix](path)
         except (OSError, ValueError) as error:
             raise InputError("rows", f"{path} cannot be read: {error}", "name a table") from None
-        return table, hashlib.sha256(self.model_dump_json().encode() + data).hexdigest()[:16]
+        return table, hashlib.sha256(self.model_dump_json(exclude={"rows"}).encode() + data).hexdigest()[:16]
 
 
 def read_rules(path: Path) -> dict[str, GateRules]:
