@@ -9,8 +9,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from checker import Checker
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from worlds import problem_of
 
+import mlflow_cf
 from mlflow_cf.errors import InputError
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.explainers import GeCo
@@ -401,3 +407,33 @@ class TestSearch:
         assert 33.3 < found.counterfactuals[0].row["income"] < 33.4
         checker = Checker(model.decide, frame, [limits], 1, values="continuous")
         assert checker.faults(query.iloc[0], found.counterfactuals[0].row) == []
+
+
+@pytest.mark.parametrize("explainer", ["geco", "exact", "ceocl"])
+def test_a_network_that_ignores_a_column_is_searched_through_the_others(explainer: str) -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"a": rng.integers(0, 10, 200), "b": rng.integers(0, 6, 200), "c": rng.normal(size=200)})
+    steps = make_column_transformer((StandardScaler(), ["a", "b"]))  # leaves c out
+    network = MLPClassifier((20,), solver="lbfgs", max_iter=300, random_state=0)
+    model = make_pipeline(steps, network).fit(rows, rows["a"] + rows["b"] > 8)
+    refused = rows[~model.predict(rows)].head(3)
+    wrapped = mlflow_cf.wrap(model, rows, target=True, explainer=explainer)
+    kept = mlflow_cf.wrap(model, rows, target=True, explainer=explainer, constraints={"immutable": ["c"]})
+    found, expected = wrapped.explain(refused, count=2), kept.explain(refused, count=2)
+    for one, other in zip(found, expected, strict=True):
+        assert one.status == "found"
+        assert [each.distance for each in one.counterfactuals] == [each.distance for each in other.counterfactuals]
+
+
+def test_levels_with_the_same_effect_are_no_line_of_steps() -> None:
+    rng = np.random.default_rng(0)
+    plans = rng.choice(["basic", "p1", "p2", "p3"], 200, p=[0.7, 0.1, 0.1, 0.1])
+    rows = pd.DataFrame({"income": rng.integers(10, 100, 200), "plan": plans})
+    encoder = OneHotEncoder(min_frequency=0.3)  # p1, p2 and p3 become one column
+    steps = make_column_transformer((encoder, ["plan"]), (StandardScaler(), ["income"]))
+    model = make_pipeline(steps, LogisticRegression()).fit(rows, rows["income"] - 30 * (plans == "basic") > 40)
+    refused = rows[~model.predict(rows)]
+    wrapped = mlflow_cf.wrap(model, rows, target=True, constraints={"immutable": ["income"]})
+    for one, (_, row) in zip(wrapped.explain(refused), refused.iterrows(), strict=True):
+        others = pd.DataFrame([row] * 4).assign(plan=["basic", "p1", "p2", "p3"])
+        assert one.status == ("found" if model.predict(others).any() else "infeasible")

@@ -50,7 +50,7 @@ FLOORS = (
     ("backgrounds",),
     ("features",),
     ("parquet", "validation"),
-    ("errors", "kernel", "rounding", "stepwise", "unlogged", "version"),
+    ("errors", "kernel", "quiet", "rounding", "stepwise", "unlogged", "version"),
 )
 LEVEL = {name: -height for height, floor in enumerate(FLOORS) for name in floor}
 

@@ -6,7 +6,6 @@ unless the user allows it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -22,6 +21,7 @@ from mlflow.pyfunc.model import PythonModel
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.model import Label, OpenModel, ScoreKind, switches
+from mlflow_cf.quiet import quietly
 from mlflow_cf.version import VERSION
 from mlflow_cf_flavors.answers import (
     LABELS_ONLY,
@@ -90,9 +90,7 @@ def save(
     meta = Model()
     meta.add_flavor(MLFLOW_FLAVOR)
     try:
-        with warnings.catch_warnings():
-            # The explained model around this one brings the example.
-            warnings.filterwarnings("ignore", ".*input example was not provided", UserWarning)
+        with quietly(UserWarning):  # no example is given: the explained model around this one brings it
             mlflow.pyfunc.save_model(
                 str(path),
                 python_model=Function(_plain(model)),

@@ -6,7 +6,6 @@ causality).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +22,7 @@ from mlflow_cf.constraints.causal import formula_of
 from mlflow_cf.constraints.model import LEARNABLE, Learnable, Stored
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import FeatureSpace, Floats
+from mlflow_cf.quiet import quietly
 from mlflow_cf.structures import Column, Forest, Layers, Structure, TreeEnsemble
 from mlflow_cf.unlogged import unlogged
 
@@ -292,8 +292,7 @@ def _mlp(inputs: Floats, child: Floats) -> tuple[Any, dict[str, NDArray[Any]]]:
     def network(width: int) -> Any:
         return MLPRegressor(hidden_layer_sizes=(width,), solver="lbfgs", max_iter=ROUNDS, random_state=SEED)
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # more rounds would fit these rows better, not others
+    with quietly(ConvergenceWarning):  # more rounds would fit these rows better, not others
         best = WIDTHS[0]
         if len(child) >= 2 * FOLDS:
             folds = KFold(FOLDS, shuffle=True, random_state=SEED)

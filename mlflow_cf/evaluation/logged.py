@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from mlflow.entities import LoggedModelInput
 from mlflow.exceptions import MlflowException
 
 from mlflow_cf.evaluation.measure import lines
+from mlflow_cf.quiet import quietly
 
 _logger = logging.getLogger(__name__)
 PLAIN: Final = frozenset((str, bool, float, type(None), type(pd.NA)))  # types of values that say all that a schema has
@@ -148,12 +148,9 @@ def _plain(table: pd.DataFrame) -> pd.DataFrame:
     return objects.where(objects.notna(), None)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet() -> AbstractContextManager[None]:
     """Keep MLflow's hint about integer columns away: it is for those who log models."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="(?s).*integer column", category=UserWarning)
-        yield
+    return quietly(UserWarning)
 
 
 @contextmanager

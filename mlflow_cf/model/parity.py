@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from mlflow_cf.features import Feature, FeatureSpace, Floats
 from mlflow_cf.model.judge import Judge, OpenModel, Outcome
+from mlflow_cf.quiet import quietly
 from mlflow_cf.structures.capabilities import SupportsParts, ends_of, is_ordered, is_steady, lacking
 from mlflow_cf.structures.layers.columns import NotOpenedError
 from mlflow_cf.structures.structure import TIE, Structure, score_rows
@@ -200,8 +200,7 @@ def _shuffled_and_edges(
             edges[replaced[:, column], column] = rng.choice(values, replaced[:, column].sum())
             if feature.missing or (missing and feature.nullable):
                 edges[rng.random(len(rows)) < MISSING, column] = np.nan
-        with suppress(Exception), warnings.catch_warnings():  # any model, any error
-            warnings.simplefilter("ignore")  # about values that only this check asks about
+        with suppress(Exception), quietly():  # any model, any error; about values that only this check asks about
             said = judge.verdict(space.for_model.decode(np.concatenate([rows, edges])))
             if np.isfinite(_truth(said)).all():
                 return [(rows, said.take(slice(0, len(rows)))), (edges, said.take(slice(len(rows), None)))]

@@ -14,7 +14,6 @@ than is promised: `trial` finds out, and labels are drawn, too (`labels`).
 from __future__ import annotations
 
 import logging
-import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from mlflow_cf.model.flavors import open_native
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.model.versions import Version, opened
 from mlflow_cf.policy.survival import WHERE, SurvivalWanted
+from mlflow_cf.quiet import quietly
 from mlflow_cf.survival.labels import Chances, chances
 from mlflow_cf.survival.rows import GIVE, Draws, Rows
 from mlflow_cf.unlogged import unlogged
@@ -212,8 +212,7 @@ def _fit(estimator: Any, data: Any, labels: Any, seed: int) -> Any:
     random = [name for name in fresh.get_params(deep=True) if name.rsplit("__", 1)[-1] == "random_state"]
     if random:
         fresh.set_params(**dict.fromkeys(random, seed))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # its owner has seen what fits of it warn about
+    with quietly():  # its owner has seen what fits of it warn about
         unlogged(fresh.fit, data, labels)
     return fresh
 

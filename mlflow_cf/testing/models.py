@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +25,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 from sklearn.tree import DecisionTreeRegressor
 
+from mlflow_cf.quiet import quietly
 from mlflow_cf.testing.goals import CUTS, GOALS, Floats, Goal, Labels, Reply, positions, truth
 from mlflow_cf.testing.worlds import GRADES, ORDERS, overrides, table
 
@@ -201,8 +201,7 @@ def _pyfunc(goal: Goal, rows: pd.DataFrame, _: Floats) -> Fitted:
     def store(folder: Path) -> object:
         (folder / "labels.txt").write_text(" ".join(formula.labels))
         meta = Model(signature=signature)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", ".*input example was not provided", UserWarning)
+        with quietly(UserWarning):  # no example is given: the explained model around this one brings it
             mlflow.pyfunc.save_model(
                 folder / "model",
                 loader_module=__name__,

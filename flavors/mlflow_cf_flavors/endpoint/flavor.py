@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +14,7 @@ from mlflow_cf.errors import ArtifactError, InputError
 from mlflow_cf.model import OpenModel
 from mlflow_cf.model.endpoint import Endpoint
 from mlflow_cf.model.remote import UnavailableError
+from mlflow_cf.quiet import quietly
 from mlflow_cf.validation import validated
 from mlflow_cf.version import VERSION
 from mlflow_cf_flavors import callables
@@ -63,9 +63,7 @@ def save(
     (source / FILE).write_text(json.dumps(written, allow_nan=False), encoding="utf-8")
     meta = Model()
     meta.add_flavor(MLFLOW_FLAVOR, endpoint=f"data/{source.name}")
-    with warnings.catch_warnings():
-        # The explained model around this one brings the example.
-        warnings.filterwarnings("ignore", ".*input example was not provided", UserWarning)
+    with quietly(UserWarning):  # no example is given: the explained model around this one brings it
         mlflow.pyfunc.save_model(
             str(path),
             loader_module=__name__,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -24,6 +23,7 @@ from mlflow.types import Schema, TensorSpec
 from mlflow_cf.errors import InputError
 from mlflow_cf.features import ColumnName, FeatureSpace
 from mlflow_cf.model import OpenModel, ScoreKind, switches
+from mlflow_cf.quiet import quietly
 from mlflow_cf.structures import Layers, Link, NotOpenedError
 from mlflow_cf.words.statements import say
 from mlflow_cf_flavors.answers import (
@@ -304,8 +304,7 @@ def _chain(module: Module, features: int, dtype: str) -> Chain:
     if isinstance(module, torch.jit.ScriptModule):
         return Chain((), "", unknown=say("no_calls", kind="TorchScript"))
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what the network does; nobody asked it yet
+        with quietly():  # of what the network does; nobody asked it yet
             return read(record(module, features, getattr(torch, dtype)))
     except Exception as error:  # noqa: BLE001  any network, any error: it is still asked itself
         kind = f"{type(module).__name__}: {type(error).__name__}"

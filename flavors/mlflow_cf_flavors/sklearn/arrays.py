@@ -6,8 +6,7 @@ model of 14 columns takes 390 microseconds for a table and 70 for an array, XGBo
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
@@ -56,16 +55,25 @@ def by_array(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple
     if rows is None or type(model).__module__.split(".")[0] not in _LIBRARIES:
         return model, select
     table = select(rows.iloc[:COMPARED])
-    if not isinstance(table, pd.DataFrame) or as_array(table) is None:
+    if not isinstance(table, pd.DataFrame) or as_array(table) is None or _names_inside(vars(model)):
         return model, select
     found, numbers = nameless(model), Numbers(select)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # that names are missing, of models inside this one
-            same = _same_answers(found, numbers(rows.iloc[:COMPARED]), model, table)
+        same = _same_answers(found, numbers(rows.iloc[:COMPARED]), model, table)
     except Exception:  # noqa: BLE001  of any estimator; whether it can answer at all is checked elsewhere
         return model, select
     return (found, numbers) if same else (model, select)
+
+
+def _names_inside(held: object) -> bool:
+    """Whether models in what a fitted estimator holds were fitted on names: these warn where an array has none."""
+    if isinstance(held, Mapping):
+        return any(map(_names_inside, held.values()))
+    if isinstance(held, list | tuple):
+        return any(map(_names_inside, held))
+    if type(held).__module__.split(".")[0] not in _LIBRARIES or not hasattr(held, "__dict__"):
+        return False
+    return hasattr(held, "feature_names_in_") or _names_inside(vars(held))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,6 @@ before: a code is its place in a table.
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -171,12 +170,17 @@ class _Levels:
         wider, texts = _with_other_text(part, columns, space)
         nullable = np.array([feature.nullable for feature in known])
         learned = nullable & _learned_missing(part)
-        for missing, text in ((nullable, texts), (learned, []), (np.zeros_like(nullable), [])):
+        ways = [(nullable, texts), (learned, []), (np.zeros_like(nullable), [])]
+        if _warns(part):  # of levels that it does not know: where rows have them, it is asked about these rows
+            if not all(one.code_of.keys() <= learnt.keys() for one, learnt in zip(known, part.positions, strict=True)):
+                return None
+            ways = ways[1:]
+        for missing, text in ways:
             codes = np.zeros((max(sizes) + 2, len(space)))
             for at, (column, size) in enumerate(zip(columns.tolist(), sizes, strict=True)):
                 levels = [*range(size), np.nan if missing[at] else 0, *text[at : at + 1]]
                 codes[:, column] = np.resize(levels, len(codes))
-            with suppress(ValueError, UserWarning):  # about levels that it does not know
+            with suppress(ValueError):  # about levels that it does not know
                 made = dense(part.step.transform(part.given(select(wider.decode(codes)))))
                 ends = list(zip(sizes, pairwise(part.ends), strict=True))
                 tables = tuple(made[: size + 1, start:end] for size, (start, end) in ends)
@@ -268,13 +272,10 @@ def of_codes(select: Rows, space: FeatureSpace, rows: pd.DataFrame) -> CodedNumb
         space: the features; rows: some rows.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            warnings.simplefilter("error", UserWarning)  # of levels that are not known: told where rows have them
-            if isinstance(select, Numbers):
-                return CodedNumbers.of(_columns(select.select, space, rows), select.select(rows))
-            if isinstance(select, Prepared) and isinstance(select.transforms[0], FirstStep):
-                return _coded_step(select.transforms[0], select, space, rows)
+        if isinstance(select, Numbers):
+            return CodedNumbers.of(_columns(select.select, space, rows), select.select(rows))
+        if isinstance(select, Prepared) and isinstance(select.transforms[0], FirstStep):
+            return _coded_step(select.transforms[0], select, space, rows)
     except Exception:  # noqa: BLE001  of any transformer: it is asked about rows, and fails there, or does not
         return None
     return None
@@ -294,6 +295,13 @@ def _coded_step(step: FirstStep, prepared: Prepared, space: FeatureSpace, rows: 
             return None
         parts.append(found)
     return CodedStep(prepared, step, tuple(parts))
+
+
+def _warns(part: Encoder) -> bool:
+    """Whether an encoder of scikit-learn warns of levels that it does not know, and takes them."""
+    last = steps_of(part.step)[-1]
+    taken = getattr(last, "handle_unknown", "error")
+    return taken == "warn" or (taken in ("ignore", "infrequent_if_exist") and getattr(last, "drop", None) is not None)
 
 
 def _learned_missing(part: Encoder) -> Bools:

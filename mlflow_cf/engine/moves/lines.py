@@ -49,6 +49,8 @@ def line_below(steps: Array, costs: Array, limits: Array) -> bool:
     than any costs per whole length, so that a line from nothing to the longest step lies below what shorter ones cost.
     """
     last = len(steps) - 1
+    if last > 0 and steps[last] <= steps[0]:
+        return False
     whole, least, straight = costs[0] / steps[0], 0.0, True
     even = (costs[last] - costs[0]) / (steps[last] - steps[0]) if last > 0 else 0.0
     for at in range(1, last + 1):

@@ -5,7 +5,6 @@ A predictor is one linear model a feature, which predicts it from all others (UF
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -19,6 +18,7 @@ from mlflow_cf.explainers.explainer import Facts, Learned, Learning, known_label
 from mlflow_cf.features import UNIT_MISMATCH, Embedding, Feature, FeatureSpace, Floats
 from mlflow_cf.metrics.outliers import Inliers
 from mlflow_cf.problem import Codes, Problem
+from mlflow_cf.quiet import quietly
 from mlflow_cf.search.snapping import Snapping
 from mlflow_cf.stepwise import Steps
 from mlflow_cf.unlogged import unlogged
@@ -82,8 +82,7 @@ def _logits(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
     if len(levels) == 1:
         intercepts[:] = np.where(np.arange(width) == levels[0], 0.0, NEVER) if width > 1 else -NEVER * (levels[0] - 0.5)
         return weights, intercepts
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough to the optimum to propose a level
+    with quietly(ConvergenceWarning):  # near enough to the optimum to propose a level
         model = unlogged(LogisticRegression(max_iter=MOST_ITERATIONS).fit, V, told)
     if width == 1:
         return model.coef_.T, model.intercept_

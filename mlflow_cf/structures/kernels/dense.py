@@ -306,10 +306,16 @@ class SweepWorkspace(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _put_added(entries: Array, first: First, place: Any, places: Any, room: SweepWorkspace) -> None:
-    """Write the contributions of one column's values, of entries (t * places,), to every unit."""
+def _put_added(entries: Array, size: Any, first: First, span: Any, room: SweepWorkspace) -> None:
+    """Write the contributions of one column's values (size,) to every unit.
+
+    Args:
+        entries: (size * places,) of the values; size: how many values there are.
+        first: the layer; span: the column's first place there, and how many it has: none if the network ignores it.
+        room: where contributions are written.
+    """
+    place, places = span
     room.added[:] = 0.0
-    size = len(entries) // places
     for part in range(places):
         for value in range(size):
             room.column[value] = entries[value * places + part]
@@ -369,7 +375,7 @@ def rectify(swept: Swept, first: First, last: Last, room: SweepWorkspace, totals
             size = min(BLOCK, swept.counts[column] - start)
             entries = swept.entries[entry + start * places : entry + (start + size) * places]
             if not number:
-                _put_added(entries, first, place, places, room)
+                _put_added(entries, size, first, (place, places), room)
             for row in range(len(swept.wanted)):
                 if not swept.wanted[row, column]:
                     continue
