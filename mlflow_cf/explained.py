@@ -473,7 +473,7 @@ class ExplainedModel:
         if explainer is not self.explainer:
             check_rows_kept(explainer, self.policy.privacy)
         if not caller.trial and query.explain != "none":
-            caller = self._trials.warmed(query, explainer, caller)
+            caller = self._trials.warmed(query, explainer, caller, len(X))
         if query.record:
             plain = query.model_copy(update={"record": False})
             return recorded(self, self.space.read(X), self._answer(X, plain, explainer, caller, others))

@@ -58,7 +58,39 @@ for model, other in zip(trees[1::2], trees[2::2]):  # both must accept an answer
 explained = mlflow_cf.wrap(RandomForestRegressor(5, random_state=0).fit(X, X.a), X, target=mlflow_cf.Target(low=1.0))
 explained.explain(X[:2], certify=True)
 """
+SERVE = """
+import numpy as np
+import pandas as pd
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+import mlflow_cf
+from mlflow_cf import kernel
+
+rng = np.random.default_rng(0)
+X = pd.DataFrame(rng.integers(0, 30, size=(400, 5)), columns=list("abcde"))
+y = (X.sum(axis=1) + X.a > 95).astype(int)
+for model in (LogisticRegression(max_iter=1000), HistGradientBoostingClassifier(max_iter=10)):
+    explained = mlflow_cf.wrap(model.fit(X, y), X, target=1)
+    refused = X[model.predict(X) == 0]
+    explained.warm_up()
+    before = set(used())
+    for rows, asked in ((1, {}), (20, {"count": 3}), (150, {}), (150, {"count": 3}), (5, {"certify": True})):
+        explained.explain(refused.head(rows), time_limit_s=5, **asked)
+    new = set(used()) - before
+    assert not new, (model, new)
+"""
 WARM = "from mlflow_cf.artifact.warm import warm_all; list(warm_all())"
+
+
+@pytest.mark.system
+def test_no_request_waits_for_what_is_compiled_once_a_model_is_warm(tmp_path: Path) -> None:
+    """Whether or not this machine has compiled it before: what is used is looked at."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONWARNINGS": "ignore"}
+    script = USED + SERVE
+    asked = subprocess.run(
+        [sys.executable, "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert asked.returncode == 0, asked.stderr
 
 
 @pytest.mark.system

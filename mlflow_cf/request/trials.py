@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
 from mlflow_cf.engine.few_changes import try_few_changes
@@ -17,7 +18,7 @@ from mlflow_cf.explainers import AnyExplainer, GeCo
 from mlflow_cf.goal import BoundTarget, spread_of
 from mlflow_cf.policy import Query
 from mlflow_cf.request.context import RequestContext
-from mlflow_cf.request.portfolio import FEW_LISTED
+from mlflow_cf.request.portfolio import FEW, FEW_LISTED
 from mlflow_cf.request.request import Caller
 from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
 from mlflow_cf.structures.joined import Joined
@@ -46,16 +47,22 @@ class Trials:
         certified, explainer = self.context.required.structure is not None, self.context.searches.own.explainer
         self.warmth.once((explainer.name, certified), partial(self._explainer, explainer, certified))
         self.warmth.once("proofs", self._proofs)
+        self.warmth.once("tables", self._tables)
         if self.context.policy.reasons or self.context.policy.protected:  # others may never ask for any
             self.warmth.once("reasons", self._reasons)
 
-    def warmed(self, query: Query, explainer: AnyExplainer, caller: Caller) -> Caller:
-        """Try what a request may need for the first time, in a part of its own seconds; return it with those left."""
+    def warmed(self, query: Query, explainer: AnyExplainer, caller: Caller, rows: int) -> Caller:
+        """Try what a request for so many rows may need for the first time; return its caller with the seconds left.
+
+        What the model's own explainer needs takes none of them, what another one needs a part.
+        """
         certified = query.certify or self.context.policy.certify
         what = explainer.name, certified
         harder = query.count > 1 or bool(query.constraints.model_fields_set)  # than what the policy alone asks for
         if query.reasons and caller.seconds is not None:
             self.warmth.once("reasons", self._reasons)
+        if rows > FEW and caller.seconds is not None:
+            self.warmth.once("tables", self._tables)
         if caller.seconds is None or {what, *(("proofs",) if harder else ())} <= self.warmth.tried:
             return caller
         if self.context.required.structure is None or not self.context.searches.has(explainer):
@@ -87,12 +94,24 @@ class Trials:
         if self.context.required.structure is None:
             return
         row = hardest_row(self._target, self.context.model.outcome)
-        query = query_to_try(self.context.policy.limits, opened=True, certified=True, count=SEVERAL)
-        with suppress(InputError):
-            self.answer(self.background.iloc[[row]], query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
+        for certified in (True, False):
+            query = query_to_try(self.context.policy.limits, opened=True, certified=certified, count=SEVERAL)
+            with suppress(InputError):
+                self.answer(self.background.iloc[[row]], query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
         bound_policy = self.context.bound_policy
         codes = bound_policy.background[:TRIED]
         bound_policy.bound_distance.parts(tuple(range(len(bound_policy.space))), codes, codes[0])
+
+    def _tables(self, seconds: float) -> None:
+        """Explain a long table, of which blocks of rows are looked at together, for one answer and for several."""
+        if self.context.required.structure is None:
+            return
+        refused = np.flatnonzero(~self._target.met(self.context.model.outcome))
+        rows = self.background.iloc[np.resize(refused, 2 * FEW)]
+        for count in (1, SEVERAL):
+            query = query_to_try(self.context.policy.limits, opened=True, certified=False, count=count)
+            with suppress(InputError):
+                self.answer(rows, query, GeCo(), Caller(seconds, 0.0, served=False, trial=True))
 
     def _reasons(self, seconds: float) -> None:
         with suppress(InputError):  # as above
