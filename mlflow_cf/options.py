@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
 from mlflow_cf.constraints import Constraints, ConstraintSource, Values
+from mlflow_cf.errors import InputError
 from mlflow_cf.explainers import EXPLAINERS
 from mlflow_cf.explainers.registry import ExplainerSource
 from mlflow_cf.model.judge import Label, OpenModel
@@ -148,7 +149,7 @@ class WrapOptions:
                 "seed": self.seed,
                 "certify": self.certify,
                 "privacy": _read(Privacy, self.privacy, "privacy"),
-                "seal": self.seal if isinstance(self.seal, str) else tuple(self.seal),
+                "seal": _listed(self.seal),
                 "trace": ("rows" if self.trace else "off") if isinstance(self.trace, bool) else self.trace,
                 "robust_to": tuple(RobustTo(name=one.name, required=one.required) for one in self.versions),
                 "plausible": Plausible.read(self.plausible),
@@ -159,12 +160,25 @@ class WrapOptions:
                 "why_not": self.why_not,
                 "language": self.language,
                 "reasons": read_wordings(self.reasons),
-                "protected": self.protected if isinstance(self.protected, str) else tuple(self.protected),
+                "protected": _listed(self.protected),
             },
             "",
         )
 
 
 def _read(kind: type[Model], source: Model | Mapping[str, Any] | None, path: str) -> Model:
-    """Return an object of this kind as it is, or made of a dict; of None the one with all defaults."""
-    return source if isinstance(source, kind) else validated(kind, {} if source is None else dict(source), path)
+    """Return an object of this kind as it is, or made of a dict; of None the one with all defaults.
+
+    Raises:
+        InputError: something else, or a dict with something wrong.
+    """
+    if source is not None and not isinstance(source, kind | Mapping):
+        name = kind.__name__
+        fix = f"write {{{next(iter(kind.model_fields))!r}: ...}}, or leave it out"
+        raise InputError(path, f"{source!r:.60} is neither a dict nor an object of {name}", fix)
+    return source if isinstance(source, kind) else validated(kind, dict(source or {}), path)
+
+
+def _listed(source: object) -> object:
+    """Return values as a tuple; a text or a single value stays as it is, to be refused."""
+    return tuple(source) if isinstance(source, Iterable) and not isinstance(source, str) else source

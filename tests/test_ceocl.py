@@ -9,6 +9,7 @@ import highspy
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -68,6 +69,18 @@ def test_models_that_cannot_be_embedded_are_refused_when_they_are_wrapped():
     with pytest.raises(InputError, match="tanh"):
         mlflow_cf.wrap(smooth, DATA[["a", "b"]], target=1, explainer=CEOCL(engine="milp"))
     assert mlflow_cf.wrap(smooth, DATA[["a", "b"]], target=1, explainer="ceocl").explain(ROW[["a", "b"]])
+
+
+@pytest.mark.parametrize(
+    ("options", "fix"),
+    [({"engine": "milp"}, 'use "best_first"'), ({"mu": 1.0}, 'use "best_first", and leave objective, mu and')],
+    ids=str,
+)
+def test_why_a_calibrated_model_is_no_program_is_told(options, fix):
+    model = CalibratedClassifierCV(LogisticRegression()).fit(DATA[["a", "b"]], WANTED)
+    fact = "explainer.engine: a program cannot express CalibratedClassifierCV of .*, which is not known as one sum"
+    with pytest.raises(InputError, match=f"{fact} of trees or layers; {fix}"):
+        mlflow_cf.wrap(model, DATA[["a", "b"]], target=1, explainer=CEOCL(**options))
 
 
 def test_requests_choose_the_engine_and_the_objective(explained):

@@ -484,7 +484,7 @@ class TestFit:
             ({"ranges": {"degree": ["mastre", None]}}, "constraints.ranges.degree: 'mastre' is not a level; did you"),
             ({"ranges": {"degree": [1, None]}}, "constraints.ranges.degree: 1 is not a level"),
             ({"ranges": {"degree": ["master", "none"]}}, "constraints.ranges.degree: low 'master' exceeds high 'none'"),
-            ({"relative": {"degree": {"up": 1}}}, "constraints.relative.degree: a ordinal is no number"),
+            ({"relative": {"degree": {"up": 1}}}, "constraints.relative.degree: an ordinal is no number"),
             ({"levels": {"gender": ["f", "q"]}}, "constraints.levels.gender: 'q' is not a level; levels: 'f', 'm'"),
             ({"levels": {"gender": []}}, "constraints.levels.gender: no level is allowed; list at least one"),
             ({"levels": {"member": [1]}}, "constraints.levels.member: 1 is not a level"),

@@ -383,6 +383,10 @@ class TestBadBackgrounds:
             ({"step": -1}, "features.a"),
             ({"step": "1"}, "features.a.step"),
             ({"step": float("inf")}, "features.a.step"),
+            ({"step": 0.5}, "features.a.step"),
+            ({"low": 0.5}, "features.a.low"),
+            ({"high": 2.5}, "features.a.high"),
+            ({"kind": "real", "high": 2.5}, "features.a.high"),  # the column holds whole numbers alone
         ],
         ids=str,
     )
@@ -390,6 +394,20 @@ class TestBadBackgrounds:
         with pytest.raises(InputError) as error:
             FeatureSpace.infer(pd.DataFrame({"a": [1, 2]}), {"a": override})
         assert error.value.path == path
+
+    def test_fractions_are_ends_of_floats_that_are_declared_real(self) -> None:
+        frame = pd.DataFrame({"a": [1.0, 2.0]})
+        with pytest.raises(InputError, match=r"features.a.low: 0.5 is a fraction, .* or declare kind 'real'"):
+            FeatureSpace.infer(frame, {"a": {"low": 0.5}})
+        assert FeatureSpace.infer(frame, {"a": {"kind": "real", "low": 0.5}})["a"].low == 0.5
+
+    def test_fractions_are_no_integers(self) -> None:
+        with pytest.raises(InputError, match=r"features.a.kind: is 'integer', but data has 2.5; leave it out"):
+            FeatureSpace.infer(pd.DataFrame({"a": [1.0, 2.5]}), {"a": {"kind": "integer"}})
+
+    def test_an_integer_has_no_levels(self) -> None:
+        with pytest.raises(InputError, match=r"features.a.levels: an integer has no levels"):
+            FeatureSpace.infer(pd.DataFrame({"a": [1, 2]}), {"a": {"levels": [1, 2]}})
 
     def test_override_of_no_column(self) -> None:
         with pytest.raises(InputError, match=r"features\.agee: not a column of data; did you mean 'age'\?"):

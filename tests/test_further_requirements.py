@@ -145,6 +145,11 @@ class TestRobustTo:
             mlflow_cf.wrap(MODEL, DATA, target=1, robust_to=models)
         assert str(error.value).startswith(message)
 
+    @pytest.mark.parametrize("asked", [5, "other", {"model": OTHER}], ids=str)
+    def test_what_a_call_asks_for_is_a_list(self, asked: Any) -> None:
+        with pytest.raises(InputError, match=r"robust_to: a (int|str|dict) is not a list; pass a list of models"):
+            mlflow_cf.wrap(MODEL, DATA, target=1).explain(POOR, robust_to=asked)
+
     def test_python_may_open_others(self) -> None:
         explained = mlflow_cf.wrap(MODEL, DATA, target=1)
         rows = rows_of(explained.explain(POOR, robust_to=[OTHER]))

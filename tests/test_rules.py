@@ -79,7 +79,7 @@ class TestTypes:
             ("5 = x_cf.job", "compares job, a category, with a number; levels: 'a', 'b', 'c'"),
             ("x_cf.job = x.age", "compares job, a category, with a number"),
             ("x_cf.job = x.start", "compares job, a category, with a date"),
-            ("x_cf.grade > 2", "compares grade, a ordinal, with a number; levels: 'low', 'mid', 'high', 'top'"),
+            ("x_cf.grade > 2", "compares grade, an ordinal, with a number; levels: 'low', 'mid', 'high', 'top'"),
             ("x_cf.job > 'a'", "job >: a category has no order; declare it: features={'job': {'kind': 'ordinal', 'le"),
             ("'a' < x_cf.job", "job >: a category has no order; declare it:"),
             ("x_cf.job <= x.home", "job <=: a category has no order"),

@@ -209,7 +209,7 @@ def test_what_keeps_it_out_of_programs_is_named() -> None:
     theirs = explained_by(THEIRS, GeCo())
     assert theirs.opened.note.endswith("its structure has no `parts`, so no program can express it")
     assert theirs.opened.note in theirs.describe()["structure"]
-    with pytest.raises(InputError, match=r"a program cannot express a structure without `parts`: points per unit"):
+    with pytest.raises(InputError, match=r"a program cannot express points per unit, which is not known as one sum"):
         explained_by(THEIRS, CEOCL(engine="milp"))
     both = Joined.of([THEIRS, THEIRS], len(theirs.space))
     with pytest.raises(NotOpenedError, match="points per unit"):
@@ -220,4 +220,6 @@ def test_continuous_numbers_are_found_alike_and_what_keeps_them_from_proofs_is_n
     ours, theirs = (explained_by(structure, GeCo(), values="continuous") for structure in (None, THEIRS))
     assert answers(theirs) == answers(ours)
     for one in theirs.explain(REFUSED, certify=True):
-        assert one.reason.endswith("not searched exactly (a structure without `parts`: points per unit)")
+        assert one.reason.endswith(
+            "not searched exactly (points per unit, which is not known as one sum of trees or layers)"
+        )

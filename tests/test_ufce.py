@@ -241,7 +241,37 @@ class TestAnswers:
                     assert moved["spending"].new >= moved["spending"].old + 1
 
 
+ODD = np.arange(len(FRAME)) % 2 == 1
+LETTERS = FRAME["job"].astype(object)
+
+
 class TestOddInput:
+    @pytest.mark.parametrize(
+        "more",
+        [
+            {"z": None},
+            {"z": [f"id{row}" for row in range(len(FRAME))]},
+            {"z": pd.Categorical([None] * len(FRAME), categories=["p", "q"]), "q": LETTERS},
+            {"p": np.nan, "q": LETTERS.where(FRAME["family"] > 1, None)},
+            {"p": FRAME["spending"].where(ODD), "q": LETTERS.where(~ODD, None)},
+        ],
+        ids=["no text at all", "names", "no level at all", "no number at all", "one or the other"],
+    )
+    @pytest.mark.parametrize("options", [{"explainer": "ufce"}, {"plausible": "lof"}], ids=str)
+    def test_columns_may_be_missing_or_never_repeat(self, more, options) -> None:
+        frame = FRAME.assign(**more)
+        model = OpenModel("test", ("no", "yes"), lambda rows: np.where(score(rows) >= 6, "yes", "no"))
+        explained = assemble(model, frame, None, WrapOptions(**{"target": "yes", **options}))
+        assert all(answer.counterfactuals for answer in explained.explain(frame.loc[REJECTED.index]))
+
+    def test_levels_are_predicted_from_the_rows_that_have_one(self) -> None:
+        frame = pd.DataFrame({"p": np.nan, "a": np.arange(60.0), "q": ["u"] * 20 + ["v"] * 20 + [None] * 20})
+        space = FeatureSpace.infer(frame)
+        embedding = Embedding.fit(space, space.encode(frame), scale="deviation")
+        weights, intercepts = finished(fit_predictors(embedding, space.encode(frame)))
+        odds = (embedding.vectors(space.encode(frame)) @ weights + intercepts)[:, embedding.blocks[2]]
+        assert (odds.argmax(axis=1)[:40] == np.repeat([0, 1], 20)).mean() > 0.9
+
     @pytest.mark.parametrize(
         "constraints",
         [

@@ -19,7 +19,7 @@ from mlflow_cf.backgrounds.counting import Counted, Counting, GroupCounts, count
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import Feature, FeatureSpace, Floats, JointCounts, Table
 from mlflow_cf.features.codec import encode_column, raw_array
-from mlflow_cf.features.infer import infer_feature
+from mlflow_cf.features.infer import checked_overrides, infer_feature
 from mlflow_cf.parquet import footer, parquet_files
 
 BLOCK_BYTES: Final = 64 * 1024**2  # of rows that are read at once
@@ -145,10 +145,7 @@ class Background:
         Raises:
             InputError: a column that was not counted, that cannot be described, or none that varies.
         """
-        given = overrides or {}
-        for name in given:
-            if name not in names:
-                raise InputError(f"features.{name}", "not a column of data", did_you_mean(name, names, "columns"))
+        given = checked_overrides(overrides, names)
         features = tuple(_feature(name, self.columns[name], given.get(name, {})) for name in names)
         if all(feature.constant for feature in features):
             raise InputError("data", "no column varies", "give rows that differ")

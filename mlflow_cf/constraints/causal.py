@@ -13,7 +13,7 @@ from mlflow_cf.constraints.model import CausalEquation, Coefficient, Network, Po
 from mlflow_cf.constraints.resolve import check_sides, known_levels
 from mlflow_cf.constraints.rules import Source
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features import Feature, FeatureSpace
+from mlflow_cf.features import Feature, FeatureSpace, a_kind
 from mlflow_cf.plaf import Call, Constant, Node, Reference, nodes_of, parse_expression
 
 PATH: Final = "constraints.causal"
@@ -121,7 +121,7 @@ def _given_errors(equation: CausalEquation, space: FeatureSpace, path: str, *, r
 def _coefficient_errors(feature: Feature, coefficient: Coefficient, path: str, *, reveal: bool) -> Iterator[InputError]:
     if _levelled(feature) and not isinstance(coefficient, Mapping):
         given = "a table of points" if isinstance(coefficient, tuple) else "one number"
-        yield InputError(path, f"is {given} for a {feature.kind}", "give what each level adds, by level")
+        yield InputError(path, f"is {given} for {a_kind(feature.kind)}", "give what each level adds, by level")
     elif not _levelled(feature) and isinstance(coefficient, Mapping):
         unit = "true" if feature.kind == "boolean" else "one more" + (" day" if feature.kind == "date" else "")
         yield InputError(path, f"names levels, and {feature.name} has none", f"give what {unit} adds")

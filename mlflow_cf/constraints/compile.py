@@ -17,7 +17,7 @@ from mlflow_cf.constraints.model import Bound, Constraints
 from mlflow_cf.constraints.resolve import known_levels, resolve
 from mlflow_cf.constraints.rules import Atom, Comparison, Key, Origin, Rule, Source
 from mlflow_cf.errors import MOST_TOLD, InputError, did_you_mean, raise_all
-from mlflow_cf.features import Feature, FeatureSpace, Floats
+from mlflow_cf.features import Feature, FeatureSpace, Floats, a_kind
 from mlflow_cf.plaf import parse_rule
 from mlflow_cf.words.statements import say
 
@@ -136,7 +136,7 @@ class _Compiler:
                 fix = f"declare it: features={{{name!r}: {{'kind': 'ordinal', 'levels': [...]}}}}"
                 self.error(f"{key}.{name}", f"a {feature.kind} has no order", fix)
             elif number and not feature.numeric:
-                self.error(f"{key}.{name}", f"a {feature.kind} is no number", "use 'levels' or 'forbidden'")
+                self.error(f"{key}.{name}", f"{a_kind(feature.kind)} is no number", "use 'levels' or 'forbidden'")
             else:
                 yield name, feature, self.space.index[name]
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -211,7 +212,7 @@ class Constraints(UserModel):
         None stands for no constraints. `path` is what errors call the place of the source.
 
         Raises:
-            InputError: an unknown key or a value of the wrong form; every error names its path.
+            InputError: no such source, an unknown key or a value of the wrong form; every error names its path.
         """
         if source is None:
             return cls()
@@ -237,8 +238,11 @@ class Constraints(UserModel):
 ConstraintSource = Constraints | Mapping[str, Any] | str | Path | None
 
 
-def _read_text(source: str | Path, path: str) -> dict[str, Any]:
+def _read_text(source: object, path: str) -> dict[str, Any]:
     """Return the constraints of PLAF text, or of a file of PLAF, YAML or JSON."""
+    fix = "pass a dict, the path of a YAML or JSON file, or statements that start with PLAF or GROUP"
+    if not isinstance(source, str | PathLike):
+        raise InputError(path, f"{source!r:.60} names no constraints", fix)
     if isinstance(source, str) and is_program(source):
         return _from_plaf(source, path)
     file = Path(source)
@@ -247,7 +251,6 @@ def _read_text(source: str | Path, path: str) -> dict[str, Any]:
     except OSError:  # text that is no name of a file at all, such as one that is too long
         known = False
     if not known:
-        fix = "pass a dict, the path of a YAML or JSON file, or statements that start with PLAF or GROUP"
         raise InputError(path, f"no file at {str(file)[:60]!r}", fix)
     text = file.read_text(encoding="utf-8")
     return _from_plaf(text, path) if file.suffix == ".plaf" else _from_file(file, text, path)

@@ -10,7 +10,7 @@ from typing import Literal
 from mlflow_cf.constraints.expressions import Apply, Const, Expression, Recoded, Ref, Side, level_table
 from mlflow_cf.constraints.rules import Atom, Origin, Rule
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.features import Feature, FeatureSpace, days
+from mlflow_cf.features import Feature, FeatureSpace, a_kind, days
 from mlflow_cf.plaf import Call, Compared, Constant, Node, Reference, Sign, Statement, nodes_of
 
 UNKNOWN = Const(float("inf"))  # a level no feature has: equal to nothing, and without a rank
@@ -198,7 +198,7 @@ def _beside_level(left: _Side, sign: Sign, side: _Side, path: str, *, reveal: bo
     comparable = side.kind == "word" or any(isinstance(level, int | float) for level in feature.levels)
     if word is None or not comparable or (feature.kind == "boolean" and not isinstance(word, bool)):
         fix = "use true or false" if feature.kind == "boolean" else known_levels(feature, "", reveal=reveal)
-        raise InputError(path, f"compares {feature.name}, a {feature.kind}, with {_called(side)}", fix)
+        raise InputError(path, f"compares {feature.name}, {a_kind(feature.kind)}, with {_called(side)}", fix)
     code = feature.code(word)
     if code is None:
         if reveal:  # a server's log would have the word, and who sent it never sees the warning

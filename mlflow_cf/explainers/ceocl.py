@@ -136,7 +136,8 @@ class CEOCL:
             if self.solves:
                 check_linear(facts.structure)
         except NotLinearError as error:
-            raise InputError("explainer.engine", f"a program cannot express {error}", 'use "best_first"') from error
+            fix = f'use "best_first"{", and leave objective, mu and manifold out" if self.keeps_order else ""}'
+            raise InputError("explainer.engine", f"a program cannot express {error}", fix) from error
         if self.manifold != "none":
             check_region(facts)
 

@@ -27,6 +27,11 @@ Level = str | int | float | bool
 Floats = NDArray[np.float64]
 
 
+def a_kind(kind: Kind) -> str:
+    """Return a kind with its article."""
+    return f"an {kind}" if kind in ("integer", "ordinal") else f"a {kind}"
+
+
 @dataclass(frozen=True, eq=False)
 class Feature:
     """A raw column; its codes are the numbers themselves, or the position of a level in `levels`.

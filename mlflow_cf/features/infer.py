@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -11,13 +11,30 @@ import pandas as pd
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features.codec import EXACT_INTEGER, decode_column, encode_column, plain, raw_array
-from mlflow_cf.features.feature import KINDS, NUMERIC, Feature, Kind, Level
+from mlflow_cf.features.feature import KINDS, NUMERIC, Feature, Kind, Level, a_kind
 from mlflow_cf.features.tables import is_text
 
 SPOKEN = ("label", "unit", "units")  # how sentences tell a feature, besides its decimals
 OVERRIDES = ("kind", "levels", "step", "low", "high", *SPOKEN, "decimals")
 MOST_SPOKEN = 100  # characters of a label or a unit
 MOST_DECIMALS = 12
+
+
+def checked_overrides(overrides: object, names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    """Return the facts of `features`, which are given by column; None gives none.
+
+    Raises:
+        InputError: no mapping of mappings, or a column that is not among `names`.
+    """
+    given = {} if overrides is None else overrides
+    if not isinstance(given, Mapping):
+        raise InputError("features", f"{given!r:.60} does not name columns", "write {'income': {'low': 0}}")
+    for name, facts in given.items():
+        if name not in names:
+            raise InputError(f"features.{name}", "not a column of data", did_you_mean(name, names, "columns"))
+        if not isinstance(facts, Mapping):
+            raise InputError(f"features.{name}", f"{facts!r:.60} is no dict of facts", "write {'low': 0}, for example")
+    return given
 
 
 def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:
@@ -37,7 +54,9 @@ def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]
     _check_override(name, override)
     kind = cast("Kind", override.get("kind") or _kind(path, column, present))
     if "levels" in override and kind in NUMERIC:
-        raise InputError(f"features.{name}.levels", f"a {kind} has no levels", "declare kind 'ordinal' or 'category'")
+        raise InputError(
+            f"features.{name}.levels", f"{a_kind(kind)} has no levels", "declare kind 'ordinal' or 'category'"
+        )
     levels = _levels(name, kind, column, present, override)
     halves = [level for level in levels if isinstance(level, str) and not is_text(level)]
     if halves:
@@ -69,7 +88,7 @@ def _spoken(name: str, kind: Kind, override: Mapping[str, Any]) -> dict[str, Any
         raise InputError(f"features.{name}.decimals", f"{decimals!r} is no number from 0 to {MOST_DECIMALS}", "")
     numbers = [key for key in ("unit", "units", "decimals") if key in told and kind not in ("real", "integer")]
     if numbers:
-        raise InputError(f"features.{name}.{numbers[0]}", f"a {kind} has none", "leave it out")
+        raise InputError(f"features.{name}.{numbers[0]}", f"{a_kind(kind)} has none", "leave it out")
     if "units" in told and "unit" not in told:
         raise InputError(f"features.{name}.units", "there is no unit", "name one of them in unit, several in units")
     return told
@@ -180,15 +199,7 @@ def _with_domain(feature: Feature, column: pd.Series[Any], override: Mapping[str
             raise InputError(path, "its dates could not be handed to the model as they are written here", fix)
     values, counts = np.unique(codes[~np.isnan(codes)], return_counts=True)
     feature = replace(feature, values=values, counts=counts.astype(np.float64))
-    step: float | None
-    if not feature.numeric:
-        low, high, step = 0.0, float(max(len(feature.levels) - 1, 0)), 1.0
-    else:
-        ends = (values[0], values[-1]) if len(values) else (0.0, 0.0)
-        low, high = (_end(feature, override, key, end) for key, end in zip(("low", "high"), ends, strict=True))
-        step = override["step"] if "step" in override else _step(feature)
-        if not low <= high or (step is not None and not step > 0):
-            raise InputError(f"features.{feature.name}", "low must not exceed high, and step must be positive", "")
+    low, high, step = _extent(feature, override)
     known = codes[~np.isnan(codes)]
     feature = replace(feature, low=low, high=high, step=step, mad=_mad(known))
     declared = ("low" in override and "high" in override) or "levels" in override
@@ -202,12 +213,43 @@ def _whole(values: np.ndarray[Any, Any]) -> bool:
     return bool(whole.all())
 
 
+def _extent(feature: Feature, override: Mapping[str, Any]) -> tuple[float, float, float | None]:
+    """Return the lowest and the highest code, and the step between neighbours.
+
+    Raises:
+        InputError: facts that contradict each other, or the data.
+    """
+    if not feature.numeric:
+        return 0.0, float(max(len(feature.levels) - 1, 0)), 1.0
+    values = feature.values
+    if feature.kind == "integer" and not _whole(values):
+        fact = f"is 'integer', but data has {float(values[np.floor(values) != values][0])!r}"
+        raise InputError(f"features.{feature.name}.kind", fact, "leave it out, or declare 'real'")
+    for key in ("low", "high", "step"):
+        _check_whole(feature, key, override.get(key))
+    ends = (values[0], values[-1]) if len(values) else (0.0, 0.0)
+    low, high = (_end(feature, override, key, end) for key, end in zip(("low", "high"), ends, strict=True))
+    step = override["step"] if "step" in override else _step(feature)
+    if not low <= high or (step is not None and not step > 0):
+        raise InputError(f"features.{feature.name}", "low must not exceed high, and step must be positive", "")
+    return low, high, step
+
+
+def _check_whole(feature: Feature, key: str, given: object) -> None:
+    """Refuse a fraction as an end or a step where values are whole: a model would be asked about another value."""
+    stored = feature.stored.kind in "iu"
+    fraction = isinstance(given, float) and np.isfinite(given) and not given.is_integer()
+    if fraction and (stored or feature.kind == "integer"):
+        fix = "give a whole number" if stored else "give a whole number, or declare kind 'real'"
+        raise InputError(f"features.{feature.name}.{key}", f"{given} is a fraction, and the column is whole", fix)
+
+
 def _end(feature: Feature, override: Mapping[str, Any], key: str, inferred: float) -> float:
     if key not in override:
         return float(inferred)
     code = feature.code(override[key])
     if code is None:
-        raise InputError(f"features.{feature.name}.{key}", f"{override[key]!r} is not a {feature.kind} value", "")
+        raise InputError(f"features.{feature.name}.{key}", f"{override[key]!r} is not {a_kind(feature.kind)} value", "")
     return code
 
 

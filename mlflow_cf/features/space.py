@@ -29,7 +29,7 @@ from mlflow_cf.features.codec import (
     recoded_levels,
 )
 from mlflow_cf.features.feature import Feature, Floats, Level
-from mlflow_cf.features.infer import infer_feature
+from mlflow_cf.features.infer import checked_overrides, infer_feature
 from mlflow_cf.features.plain_rows import READ_AT_ONCE, PlainRows
 from mlflow_cf.features.tables import Rows, as_rows, check_table
 
@@ -113,13 +113,10 @@ class FeatureSpace:
                 described.
         """
         names = check_table(frame)
-        overrides = overrides or {}
-        for name in overrides:
-            if name not in names:
-                raise InputError(f"features.{name}", "not a column of data", did_you_mean(name, names, "columns"))
+        given = checked_overrides(overrides, names)
         columns = zip(names, frame.columns, strict=True)
         features = tuple(
-            replace(infer_feature(name, frame[column], overrides.get(name, {})), numbered=not isinstance(column, str))
+            replace(infer_feature(name, frame[column], given.get(name, {})), numbered=not isinstance(column, str))
             for name, column in columns
         )
         if all(feature.constant for feature in features):

@@ -45,7 +45,8 @@ class Columns:
             own = points[:, block]
             category = not (feature.has_order or feature.kind == "boolean")
             there = own != 0.0
-            values.append(np.where(there.any(axis=1), there.argmax(axis=1), NO_LEVEL) if category else own[:, 0])
+            level = there.argmax(axis=1) if there.shape[1] else NO_LEVEL  # of a column that is always missing: none
+            values.append(np.where(there.any(axis=1), level, NO_LEVEL) if category else own[:, 0])
             mismatch.append(embedding.level_weight * embedding.level_weight if category else 0.0)
         rest = points[:, embedding.width :].T
         return cls(np.vstack([*values, rest]), np.array(mismatch + [0.0] * len(rest)))

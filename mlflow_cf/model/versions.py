@@ -42,12 +42,10 @@ def read_versions(sources: Sequence[object]) -> tuple[Version, ...]:
     """Return models with their names: as given, or the last part of their address (``v2`` of ``models:/credit/2``).
 
     Raises:
-        InputError: an unknown key, or a name that is malformed or that two of them have.
+        InputError: they are no list, an unknown key, or a name that is malformed or that two of them have.
     """
-    if isinstance(sources, str | Path) or not isinstance(sources, Sequence):
-        raise InputError(WHERE, f"a {type(sources).__name__} is not a list", "pass a list of models or model URIs")
     found: dict[str, Version] = {}
-    for at, source in enumerate(sources):
+    for at, source in enumerate(listed(sources)):
         version = _read(source, f"{WHERE}[{at}]", at)
         known = {name.casefold() for name in found}
         if version.name.casefold() in known and not isinstance(source, Mapping):
@@ -57,6 +55,17 @@ def read_versions(sources: Sequence[object]) -> tuple[Version, ...]:
             raise InputError(f"{WHERE}[{at}]", fact, 'name each: {"model": ..., "name": ...}')
         found[version.name] = version
     return tuple(found.values())
+
+
+def listed(sources: object) -> Sequence[object]:
+    """Return several models as they are.
+
+    Raises:
+        InputError: they are no list.
+    """
+    if isinstance(sources, str | Path) or not isinstance(sources, Sequence):
+        raise InputError(WHERE, f"a {type(sources).__name__} is not a list", "pass a list of models or model URIs")
+    return sources
 
 
 def _read(source: object, path: str, at: int) -> Version:

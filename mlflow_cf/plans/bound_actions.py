@@ -17,7 +17,7 @@ from mlflow_cf.constraints.expressions import Expression
 from mlflow_cf.constraints.resolve import known_levels
 from mlflow_cf.constraints.rules import Bools, Rule
 from mlflow_cf.errors import InputError, raise_all
-from mlflow_cf.features import Feature, FeatureSpace, Floats, Percentiles
+from mlflow_cf.features import Feature, FeatureSpace, Floats, Percentiles, a_kind
 from mlflow_cf.plans.functions import Place
 from mlflow_cf.plans.relations import BEFORE, BOTH, Sides, Source, amount, condition, effect, unknown
 
@@ -193,7 +193,7 @@ def _range(action: Action, feature: Feature, path: str) -> tuple[float, float]:
         return -np.inf, np.inf
     if not feature.numeric:
         fix = "use kind: choose, with levels"
-        raise InputError(f"{path}.kind", f"{feature.name} is a {feature.kind}, and no number", fix)
+        raise InputError(f"{path}.kind", f"{feature.name} is {a_kind(feature.kind)}, and no number", fix)
     low, high = (
         default if end is None else end_code(end, action.kind, feature, f"{path}.{key}")
         for key, end, default in (("low", action.low, -np.inf), ("high", action.high, np.inf))

@@ -59,10 +59,12 @@ class Plausible(BaseModel):
         """Return the requirement from an object, a dict or the method's name; None stays None.
 
         Raises:
-            InputError: an unknown key or a value out of bounds.
+            InputError: an unknown key, a value out of bounds, or neither dict nor name.
         """
         if source is None or isinstance(source, Plausible):
             return source
+        if not isinstance(source, str | Mapping):
+            raise InputError("plausible", f"{source!r:.60} is no plausibility", "write 'isolation_forest' or 'lof'")
         data = {"method": source} if isinstance(source, str) else dict(source)
         read = validated(cls, data, "plausible")
         if read.threshold is not None:

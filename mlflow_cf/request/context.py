@@ -25,7 +25,7 @@ from mlflow_cf.goal import Requirement, Requirements
 from mlflow_cf.metrics.plausibility_model import Plausibility
 from mlflow_cf.model.judge import CountedJudge, OpenModel
 from mlflow_cf.model.steps import described_steps
-from mlflow_cf.model.versions import WHERE, Version, open_versions, read_versions, shown_features
+from mlflow_cf.model.versions import WHERE, Version, listed, open_versions, read_versions, shown_features
 from mlflow_cf.policy import Policy, Query, Target
 from mlflow_cf.policy.further import AnyVersions, Plausibly, PlausiblyAsked, VersionsAsked
 from mlflow_cf.policy.survival import AskedSurvival
@@ -96,7 +96,7 @@ class ExtraModels:
         """
         if asked is None or isinstance(asked, bool):
             return asked or (), ()  # as an option that is left out
-        named = tuple(one for one in asked if isinstance(one, str) and one in self.versions)
+        named = tuple(one for one in listed(asked) if isinstance(one, str) and one in self.versions)
         return named, read_versions([one for one in asked if not (isinstance(one, str) and one in self.versions)])
 
     def describe(self) -> dict[str, str]:

@@ -131,7 +131,10 @@ PROOF_PHRASES: Final[Phrases] = {
     },
     "many_leaves": {"en": "trees with more than {most:,} leaves", "de": "Bäume mit mehr als {most:,} Blättern"},
     # why a model is not opened
-    "no_parts": {"en": "a structure without `parts`: {kind}", "de": "eine Struktur ohne `parts`: {kind}"},
+    "no_parts": {
+        "en": "{kind}, which is not known as one sum of trees or layers",
+        "de": "{kind}, was nicht als eine Summe von Bäumen oder Schichten bekannt ist",
+    },
     "not_alike": {
         "en": "models whose scores are made in different ways",
         "de": "Modelle, deren Scores auf verschiedene Weise entstehen",

@@ -28,6 +28,7 @@ MOST_CELLS: Final = 2**18  # of its rows by coordinates: an iteration takes 1 ms
 MOST_ITERATIONS: Final = 100  # on standardised rows it ends after 20 to 60
 AT_ONCE: Final = 512  # rows multiplied together: 30 ms with 400 coordinates
 RIDGE: Final = 1e-9  # of coordinates whose deviation is 1, or that are levels
+MANY_LEVELS: Final = "The number of unique classes"  # scikit-learn's doubt whether levels are levels
 NEVER: Final = -1e300  # what stands for the logit of a level that was not seen
 
 
@@ -35,9 +36,11 @@ def fit_predictors(embedding: Embedding, background: Floats) -> Steps[tuple[Floa
     """Return weights (width, width) and intercepts (width,) that predict every coordinate of a row's vector.
 
     The coordinates of the feature itself have weight 0. A number's are those of a linear regression on all rows
-    without missing values; of levels they are the logits of a logistic one.
+    without missing values, or on all rows where none is without; of levels they are the logits of a logistic one, on
+    those of these rows that have one. A column that is always missing predicts nothing.
     """
-    whole = ~embedding.filled(background).any(axis=1)
+    varying = [not feature.constant for feature in embedding.space.features]
+    whole = ~embedding.filled(background)[:, varying].any(axis=1)
     rows = background[whole] if whole.any() else background
     V = embedding.vectors(rows)
     weights, intercepts = yield from _lines(embedding, V)
@@ -48,8 +51,9 @@ def fit_predictors(embedding: Embedding, background: Floats) -> Steps[tuple[Floa
             continue
         weights[:, block], intercepts[block] = 0.0, 0.0
         others = np.delete(np.arange(embedding.width), np.arange(block.start, block.stop))
-        if not feature.constant and len(others):
-            found = _logits(V[np.ix_(picked, others)], rows[picked, column], block.stop - block.start)
+        known = picked[~np.isnan(rows[picked, column])]
+        if not feature.constant and len(others) and len(known):
+            found = _logits(V[np.ix_(known, others)], rows[known, column], block.stop - block.start)
             weights[others, block], intercepts[block] = found
             yield
     return weights, intercepts
@@ -82,7 +86,13 @@ def _logits(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
     if len(levels) == 1:
         intercepts[:] = np.where(np.arange(width) == levels[0], 0.0, NEVER) if width > 1 else -NEVER * (levels[0] - 0.5)
         return weights, intercepts
+<<<<<<< HEAD
     with quietly(ConvergenceWarning):  # near enough to the optimum to propose a level
+=======
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough to the optimum to propose a level
+        warnings.filterwarnings("ignore", MANY_LEVELS)
+>>>>>>> e7e96dab (Options of the wrong type are refused with their path; whole columns refuse fractions as ends; UFCE takes columns that are always missing or never repeat)
         model = unlogged(LogisticRegression(max_iter=MOST_ITERATIONS).fit, V, told)
     if width == 1:
         return model.coef_.T, model.intercept_
@@ -276,11 +286,11 @@ PARTS: Final = 8  # of a number's values, about equally many rows in each, where
 def mutual_information(space: FeatureSpace, background: Floats, seed: int) -> Steps[Floats]:
     """Return the mutual information (d, d) of every two features over coded background rows (n, d), in nats.
 
-    Between numbers, and between a number and levels, it is estimated by nearest neighbours (Kraskov 2004, Ross 2014);
-    levels are counted. A missing value counts as the median or the most frequent level; what never varies tells
-    nothing. The diagonal is 0. Where there are more than 800 pairs only those are estimated that tell most of each
-    other with numbers counted in eight parts; the others come after all of these, in the order of what they tell so,
-    with negative figures.
+    Between numbers, and between a number and levels, it is estimated by nearest neighbours (Kraskov 2004, Ross
+    2014); levels are counted. A missing value counts as the median or the most frequent level; what never varies
+    tells nothing, and levels of which none occurs twice tell nothing of numbers. The diagonal is 0. Where there are
+    more than 800 pairs only those are estimated that tell most of each other with numbers counted in eight parts;
+    the others come after all of these, in the order of what they tell so, with negative figures.
     """
     d = len(space)
     least = np.clip(MOST_WORK // max(d * (d - 1) // 2, 1), FEWEST_ROWS, MOST_SAMPLED)
@@ -331,12 +341,16 @@ def _fill(known: Floats, second: int, rows: Floats, facts: tuple[tuple[Feature, 
     feature = features[second]
     others = np.flatnonzero(asked[:, second] | asked[second]).tolist()
     numbers = [at for at in others if features[at].has_order and (at < second or not feature.has_order)]
+    if not feature.has_order and len(np.unique(rows[:, second])) == len(rows):
+        numbers = []
     size = max(1, ROWS_AT_ONCE // max(len(rows), 1))
     for start in range(0, len(numbers) if len(rows) > NEIGHBOURS + 1 else 0, size):
         estimate = mutual_info_regression if feature.has_order else mutual_info_classif
         part = numbers[start : start + size]
         how = {"discrete_features": False, "n_neighbors": NEIGHBOURS, "random_state": seed % 2**32}
-        known[part, second] = unlogged(partial(estimate, **how), rows[:, part], rows[:, second])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", MANY_LEVELS)
+            known[part, second] = unlogged(partial(estimate, **how), rows[:, part], rows[:, second])
         yield
     if not feature.has_order:
         for at in others:
