@@ -1,5 +1,6 @@
 """Raw columns to codes and back, what a background tells about its columns, and what cannot be used."""
 
+import re
 from typing import Any, ClassVar
 
 import numpy as np
@@ -401,9 +402,11 @@ class TestBadBackgrounds:
             FeatureSpace.infer(frame, {"a": {"low": 0.5}})
         assert FeatureSpace.infer(frame, {"a": {"kind": "real", "low": 0.5}})["a"].low == 0.5
 
-    def test_fractions_are_no_integers(self) -> None:
-        with pytest.raises(InputError, match=r"features.a.kind: is 'integer', but data has 2.5; leave it out"):
-            FeatureSpace.infer(pd.DataFrame({"a": [1.0, 2.5]}), {"a": {"kind": "integer"}})
+    @pytest.mark.parametrize("odd", [2.5, 1e17])
+    def test_fractions_and_huge_numbers_are_no_integers(self, odd: float) -> None:
+        fact = f"is 'integer', but {odd} in data is no whole number up to 2^53; leave it out, or declare 'real'"
+        with pytest.raises(InputError, match=re.escape(f"features.a.kind: {fact}")):
+            FeatureSpace.infer(pd.DataFrame({"a": [1.0, odd]}), {"a": {"kind": "integer"}})
 
     def test_an_integer_has_no_levels(self) -> None:
         with pytest.raises(InputError, match=r"features.a.levels: an integer has no levels"):

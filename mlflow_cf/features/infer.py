@@ -222,8 +222,9 @@ def _extent(feature: Feature, override: Mapping[str, Any]) -> tuple[float, float
     if not feature.numeric:
         return 0.0, float(max(len(feature.levels) - 1, 0)), 1.0
     values = feature.values
-    if feature.kind == "integer" and not _whole(values):
-        fact = f"is 'integer', but data has {float(values[np.floor(values) != values][0])!r}"
+    odd = values[(np.floor(values) != values) | (np.abs(values) > EXACT_INTEGER)]
+    if feature.kind == "integer" and len(odd):
+        fact = f"is 'integer', but {odd[0]} in data is no whole number up to 2^53"
         raise InputError(f"features.{feature.name}.kind", fact, "leave it out, or declare 'real'")
     for key in ("low", "high", "step"):
         _check_whole(feature, key, override.get(key))
