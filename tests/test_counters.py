@@ -125,6 +125,10 @@ def test_the_page_is_on_loopback_at_the_first_free_port(port: int) -> None:
         reply = requests.get(f"{url}/metrics", timeout=30)
         assert reply.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         assert reply.text == counters.page()
+        assert requests.get(f"{url}/metrics?x=1", timeout=30).text == counters.page()
+        head = requests.head(f"{url}/metrics", timeout=30)
+        assert (head.status_code, head.text) == (200, "")
+        assert int(head.headers["Content-Length"]) == len(reply.content)
         assert requests.get(f"{url}/", timeout=30).status_code == 404
         page.shutdown()
         page.server_close()
@@ -144,6 +148,22 @@ def test_the_environment_says_what_is_counted(
     monkeypatch.setattr(counting, "MOST_WORKERS", 1)
     assert counters_of_environment() is not None
     assert "no port from" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("word", "counts"), [("yes", True), ("ON", True), (" true", True), ("1", True), ("no", False), ("off", False)]
+)
+def test_lines_are_asked_for_in_usual_words(
+    word: str, *, counts: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv(PORT, raising=False)
+    monkeypatch.setattr(counting, "_write_lines", lambda: None)
+    monkeypatch.setenv(LINES, word)
+    assert (counters_of_environment() is not None) == counts
+    assert not caplog.records
+    monkeypatch.setenv(LINES, "always")
+    assert counters_of_environment() is None
+    assert f"{LINES}: 'always' is neither yes nor no" in caplog.text
 
 
 def test_only_a_server_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: ServedModel) -> None:

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import mlflow_cf
-from mlflow_cf.cli import main
+from mlflow_cf.cli import main, versions
 from mlflow_cf.errors import InputError
 from mlflow_cf.monitoring import drift, pictures
 from mlflow_cf.monitoring.figures import figures
@@ -244,6 +244,49 @@ def test_the_reference_is_an_interval_or_another_source(moved, tmp_path, kind):
     assert found.found.iloc[0]["feature"] == "job"
 
 
+def test_groups_of_a_reference_of_its_own_are_those_of_the_windows(still, tmp_path):
+    rng = np.random.default_rng(0)
+    earlier, later = (still.assign(age=rng.integers(least, 80, len(still))) for least in (18, 25))
+    young = earlier["age"] < earlier["age"].quantile(0.25, interpolation="higher")
+    earlier.loc[young, "distance"] *= 0.1
+    later = later.assign(time=later["time"] + 3 * WEEK)
+    earlier.to_parquet(tmp_path / "earlier.parquet")
+    for reference in (earlier, str(tmp_path / "earlier.parquet")):
+        found = quiet(later, reference=reference, groups="age", until=worlds.START + 6 * WEEK)
+        labels = found.windows[found.windows["group"] != ""].groupby("window")["group"].unique()
+        assert {label for one in labels for label in one} == set(labels["reference"])
+        own = found.drift[(found.drift["measure"] == "distance") & (found.drift["group"] == labels["reference"][0])]
+        assert own["drifted"].all()
+        assert own["reference"].lt(0.5 * own["value"]).all()
+    count = value(found.windows, "reference", "distance", "count", group=labels["reference"][0])
+    assert count == (young & earlier["distance"].notna()).sum()
+
+
+def test_few_whole_numbers_are_the_same_groups_where_some_are_missing(still):
+    earlier = still.assign(children=np.arange(len(still)) % 3)
+    later = earlier.assign(children=earlier["children"].where(still.index % 5 > 0), time=still["time"] + 3 * WEEK)
+    found = quiet(later, reference=earlier, groups=["children"], until=worlds.START + 6 * WEEK)
+    assert set(found.windows["group"]) == {"", *(f"children.{one}" for one in (0, 1, 2, "missing"))}
+
+
+def test_a_group_of_another_kind_than_in_the_reference_is_one_clear_message(still):
+    numbers = still.assign(age=np.arange(len(still)))
+    with pytest.raises(InputError, match=r"groups\.age: of another kind than in the reference"):
+        quiet(still.assign(age="old"), reference=numbers, groups="age")
+    with pytest.raises(InputError, match=r"groups\.age: not a column of rows"):
+        quiet(still, reference=numbers, groups="age")
+    with pytest.raises(InputError, match=r"groups\.age: 2,000 different values"):
+        quiet(numbers, reference=still.assign(age="old"), groups="age")
+
+
+def test_a_file_that_is_called_like_an_interval_is_a_file(moved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "2025").mkdir()
+    moved[moved["time"] < worlds.START + WEEK].to_parquet("2025/jan.parquet")
+    found = quiet(moved[moved["time"] >= worlds.START + WEEK], reference="2025/jan.parquet")
+    pd.testing.assert_frame_equal(found.windows, quiet(moved).windows)
+
+
 def test_windows_without_answers_are_told(still):
     gone = still[(still["time"] < worlds.START + WEEK) | (still["time"] >= worlds.START + 2 * WEEK)]
     found = quiet(gone)
@@ -354,9 +397,13 @@ def test_replies_as_they_are_make_a_table(still):
     stored = still.drop(columns=["distance", "n_changed", "proof", "changed"])
     stored["counterfactuals"] = [reply(line) for line in still.to_dict("records")]
     expected = quiet(still)
-    found = quiet(stored.rename(columns={"time": "ts"}), columns={"time": "ts"})
-    pd.testing.assert_frame_equal(found.windows, expected.windows)
-    pd.testing.assert_frame_equal(found.features, expected.features)
+    as_text = stored.assign(counterfactuals=stored["counterfactuals"].map(json.dumps))
+    for replies in (stored, as_text):
+        found = quiet(replies.rename(columns={"time": "ts"}), columns={"time": "ts"})
+        pd.testing.assert_frame_equal(found.windows, expected.windows)
+        pd.testing.assert_frame_equal(found.features, expected.features)
+    bare = [[{"distance": one["distance"], "n_changed": 1} for one in reply] for reply in stored["counterfactuals"]]
+    assert not len(quiet(stored.assign(counterfactuals=bare)).features)
 
 
 def test_files_say_what_tables_say(still, tmp_path):
@@ -364,6 +411,10 @@ def test_files_say_what_tables_say(still, tmp_path):
     for at, part in enumerate(np.array_split(np.arange(len(still)), 3)):
         still.iloc[part].to_parquet(tmp_path / "parts" / f"{at}.parquet")
     pd.testing.assert_frame_equal(quiet(tmp_path / "parts", groups="sex").windows, quiet(still, groups="sex").windows)
+    files = [str(tmp_path / "parts" / f"{at}.parquet") for at in range(3)]
+    pd.testing.assert_frame_equal(quiet(files, groups="sex").windows, quiet(still, groups="sex").windows)
+    with pytest.raises(InputError, match=r"0\.parquet' is a file, and others are none"):
+        quiet([files[0], "credit-audit"])
     (tmp_path / "broken.parquet").write_bytes(b"nothing")
     with pytest.raises(InputError, match=r"broken.parquet: cannot be read as parquet"):
         quiet(str(tmp_path / "broken.parquet"))
@@ -383,6 +434,28 @@ def test_moments_are_read_however_they_are_written():
         assert moments(pd.DataFrame({"time": values}), "time").tolist() == [moment.value], kind
     assert np.isnat(moments(pd.DataFrame({"time": ["soon"]}), "time")).all()
     assert np.isnat(moments(pd.DataFrame({"time": [3]}), "time")).all()
+
+
+@pytest.mark.parametrize("unit", ["s", "us", "ns"])
+def test_times_that_stand_for_none_are_left_out(still, unit):
+    times = {"s": ["9999-12-31", "1500-01-01", "1970-01-01"], "us": ["9999-12-31", "1970-01-01", "1900-01-01"]}
+    odd = np.array(times.get(unit, ["1970-01-01"] * 3), dtype=f"datetime64[{unit}]")
+    mixed = pd.concat([still.assign(time=still["time"].astype(f"datetime64[{unit}]")), still.head(3).assign(time=odd)])
+    found = quiet(mixed)
+    assert dict(found.skipped) == {"their time cannot be read": 3}
+    assert found.spans["answers"].tolist() == quiet(still).spans["answers"].tolist()
+
+
+def test_times_in_microseconds_and_texts_of_other_millennia_are_no_times(still):
+    micro = still["time"].astype("datetime64[us]").astype("int64")
+    with pytest.raises(InputError, match="no answers to follow \\(2,000 left out: their time cannot be read"):
+        quiet(still.assign(time=micro))
+    texts = still["time"].dt.strftime("%Y-%m-%dT%H:%M:%S").where(still.index >= 5, "9999-12-31T00:00:00")
+    assert dict(quiet(still.assign(time=texts)).skipped) == {"their time cannot be read": 5}
+    acted = still.assign(acted=True, acted_at=pd.Series(["9999-12-31"] * len(still)))
+    found = quiet(acted)
+    assert "days_p50" not in set(found.outcomes["measure"])
+    assert "values of acted_at that are no time, and tell nothing: 2,000" in found.notes
 
 
 def test_lists_of_features_are_read_however_they_are_written():
@@ -411,7 +484,16 @@ WRONG = {
     "window: 'soon' is no length of time": {"window": "soon"},
     "window: '0d' is no length of time": {"window": "0d"},
     "window: .* makes .* windows": {"window": "1min"},
+    "window: '100000d' is longer than a century": {"window": "100000d"},
+    "window: '200000d' is no length of time": {"window": "200000d"},
     "alpha: 2 is no rate": {"alpha": 2},
+    "alpha: '0.05' is no rate": {"alpha": "0.05"},
+    "newest: 1.5 windows": {"newest": 1.5},
+    "seed: 1.5 is no whole number": {"seed": 1.5},
+    "model: 5 is no name": {"model": 5},
+    "groups: 5 names no columns": {"groups": 5},
+    "groups.sex: 5 are no edges of bins": {"groups": {"sex": 5}},
+    "columns: 'ts' is no dict": {"columns": "ts"},
     "seed: -1 is negative": {"seed": -1},
     "newest: 0 windows": {"newest": 0},
     "block: 'week' is not known": {"block": "week"},
@@ -422,6 +504,8 @@ WRONG = {
     "reference: 'never' is no moment": {"reference": ("2026-01-01", "never")},
     "reference: no answers from 2025": {"reference": "2025-01-01/2025-02-01"},
     "until: 'x' is no moment": {"until": "x"},
+    "until: '2300-01-01' is too far away": {"until": "2300-01-01"},
+    "reference: '9999-12-31' is too far away": {"reference": "2026-01-01/9999-12-31"},
 }
 
 
@@ -438,7 +522,23 @@ def test_tables_that_are_none_are_one_clear_message(still):
         quiet(still.drop(columns="status"))
     with pytest.raises(InputError, match="source: int is no source"):
         quiet(3)
+    with pytest.raises(InputError, match="source: several columns are called 'sex'"):
+        quiet(pd.concat([still, still[["sex"]]], axis=1))
     assert width_of("12h") == pd.Timedelta("12h")
+
+
+def test_a_named_column_takes_the_place_of_one_that_has_our_name(still):
+    expected = quiet(still).windows
+    others = {
+        "time": still.assign(ts=still["time"], time="never"),
+        "seconds": still.assign(ts=still["seconds"], seconds=1.0),
+    }
+    for ours, table in others.items():
+        pd.testing.assert_frame_equal(quiet(table, columns={ours: "ts"}).windows, expected)
+    swapped = still.rename(columns={"time": "seconds", "seconds": "time"})
+    pd.testing.assert_frame_equal(quiet(swapped, columns={"time": "seconds", "seconds": "time"}).windows, expected)
+    both = quiet(still.drop(columns="seconds"), columns={"seconds": "distance"})
+    assert "distance" not in set(both.windows["measure"])
 
 
 def test_numbers_that_cannot_be_are_not_known(still):
@@ -449,6 +549,26 @@ def test_numbers_that_cannot_be_are_not_known(still):
     assert found.spans["answers"].sum() == len(still)
     (why,) = found.skipped
     assert why.startswith("people acted before they had the answer")
+    assert "values of acted that are neither true nor false, and tell nothing: 2,000" in found.notes
+    assert "values of rows that are no number of rows, and count as 1: 2,000" in found.notes
+
+
+def test_truth_is_read_however_it_is_written(still):
+    words = ["True", "FALSE", "true", " false", "1", "0", None, "perhaps"]
+    told = quiet(still.assign(acted=np.resize(np.array(words, dtype=object), len(still))))
+    assert value(told.outcomes, "reference", "acted") == pytest.approx(0.5, abs=0.01)
+    assert "values of acted that are neither true nor false, and tell nothing: 250" in told.notes
+
+
+def test_a_group_may_be_called_like_anything_of_ours(still):
+    table = quiet(still.assign(counted=still["sex"]), groups="counted").windows
+    assert set(table["group"]) == {"", "counted.f", "counted.m"}
+    frame = worlds.frame(still)
+    for name in ("counted", "status"):
+        tags = [{**one, f"cf.group.{name}": one["cf.group.sex"]} for one in frame["tags"]]
+        found = quiet(frame.assign(tags=tags), groups=name)
+        assert set(found.windows["group"]) == {"", f"{name}.f", f"{name}.m"}
+        assert found.spans["answers"].tolist() == quiet(frame).spans["answers"].tolist()
 
 
 def test_nothing_known_but_status_and_time_is_enough(still):
@@ -585,6 +705,36 @@ def test_what_is_wrong_on_the_command_line_has_a_code_of_its_own(tmp_path):
     assert done.exit_code == 2
     assert "is neither a parquet file nor a folder" in done.output
     assert CliRunner().invoke(main, ["monitor", "x.parquet", "-c", "time"]).exit_code == 2
+
+
+@pytest.fixture
+def no_store(monkeypatch):
+    """Let MLflow look for its store where nothing listens."""
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri("http://127.0.0.1:9")
+    yield
+    mlflow.set_tracking_uri(before)
+
+
+def test_a_store_that_does_not_answer_is_no_drift(no_store, still, tmp_path):
+    done = CliRunner().invoke(main, ["monitor", "credit-audit", "--no-log"])
+    assert (done.exit_code, type(done.exception)) == (2, SystemExit)
+    assert "traces: the traces cannot be read" in done.output
+    still.to_parquet(tmp_path / "t.parquet")
+    done = CliRunner().invoke(main, ["monitor", str(tmp_path / "t.parquet")])
+    assert (done.exit_code, type(done.exception)) == (2, SystemExit)
+    assert "log_run: the run cannot be logged" in done.output
+
+
+def test_what_nobody_expects_is_no_drift(monkeypatch):
+    def fail(*_, **__):
+        raise ZeroDivisionError("by 0")
+
+    monkeypatch.setattr(versions, "monitor", fail)
+    done = CliRunner().invoke(main, ["monitor", "credit-audit"])
+    assert (done.exit_code, type(done.exception)) == (3, SystemExit)
+    assert done.output == "Error: ZeroDivisionError: by 0\n"
 
 
 def test_what_is_public_is_at_hand():

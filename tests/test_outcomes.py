@@ -143,6 +143,11 @@ WRONG = {
     "trace_id: '' is no id": {"trace_id": ""},
     "answer: 9 is none of the": {"answer": 9},
     "answer: nobody acted on it": {"answer": 1, "acted": False},
+    "answer: True is none of the": {"answer": True},
+    "acted: nan is no truth value": {"acted": float("nan")},
+    "acted: 'False' is no truth value": {"acted": "False"},
+    "acted: <NA> is no truth value": {"acted": pd.NA},
+    "acted: None is no truth value": {"acted": None},
     "row: there are 2 rows": {"row": ASKED.head(2)},
     "row: list is no row": {"row": [1, 2]},
     "row: has none of the features": {"row": {"incom": 3}},
@@ -160,6 +165,19 @@ def test_what_does_not_fit_is_one_clear_message_and_stores_nothing(served, messa
     with pytest.raises(InputError, match=message):
         outcome(**{"trace_id": trace_id, **WRONG[message]})
     assert len(feedback(trace_id)) == before
+
+
+@pytest.mark.parametrize("missing", [float("nan"), np.float64("nan"), pd.NA, pd.NaT])
+def test_what_is_missing_is_not_told(served, missing):
+    told = outcome(served["digests"][1][2], decision=missing, answer=missing)
+    assert (told.wanted, told.answer, told.value) == (None, None, "acted")
+
+
+def test_numbers_of_numpy_are_numbers(served):
+    told = outcome(served["digests"][1][2], acted=np.True_, answer=np.int64(1), decision=np.False_)
+    assert (told.answer, told.wanted, told.value) == (1, False, "acted, decided otherwise")
+    assert outcome_of(feedback(told.trace_id))[0]["answer"] == 1
+    assert outcome(told.trace_id, acted=np.False_).value == "not acted"
 
 
 def test_a_clock_that_is_a_little_behind_does_no_harm(served):

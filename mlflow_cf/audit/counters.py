@@ -21,6 +21,8 @@ from mlflow_cf.errors import InputError
 
 PORT: Final = "MLFLOW_CF_METRICS_PORT"
 LINES: Final = "MLFLOW_CF_LOG_REQUESTS"
+YES: Final = ("1", "true", "yes", "on")
+NO: Final = ("", "0", "false", "no", "off")
 MOST_WORKERS: Final = 32  # on one machine: each takes the next port that is free
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)  # seconds of a request
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -129,7 +131,7 @@ def counters_of_environment() -> Counters | None:
     Raises:
         InputError: a port that is none.
     """
-    port, lines = os.environ.get(PORT, ""), os.environ.get(LINES, "").lower() in ("1", "true")
+    port, lines = os.environ.get(PORT, ""), _asks_for_lines()
     if not port and not lines:
         return None
     counters = Counters()
@@ -147,6 +149,14 @@ def counters_of_environment() -> Counters | None:
     return counters
 
 
+def _asks_for_lines() -> bool:
+    """Return whether the environment asks for log lines; a word that is neither yes nor no is told of, and is no."""
+    word = os.environ.get(LINES, "").strip().lower()
+    if word not in (*YES, *NO):
+        _logger.warning("%s: %r is neither yes nor no, and no line is logged; set 'true' or 'false'", LINES, word)
+    return word in YES
+
+
 def serve_page(counters: Counters, port: int) -> ThreadingHTTPServer:
     """Serve the page of counters on loopback in a thread, at the first free port from this one on.
 
@@ -156,12 +166,19 @@ def serve_page(counters: Counters, port: int) -> ThreadingHTTPServer:
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = counters.page().encode() if self.path == "/metrics" else b""
+            self.wfile.write(self._begun())
+
+        def do_HEAD(self) -> None:
+            self._begun()
+
+        def _begun(self) -> bytes:
+            """Send the headers of a reply; return its body."""
+            body = counters.page().encode() if self.path.partition("?")[0] == "/metrics" else b""
             self.send_response(200 if body else 404)
             self.send_header("Content-Type", CONTENT_TYPE)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            return body
 
         def log_message(self, *_: object) -> None:
             """Say nothing: a page is read every few seconds."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -109,19 +111,29 @@ def _listen(rules: dict[str, GateRules], host: str, port: int, secret_variable: 
 def monitor_served(source: tuple[str, ...], output_path: Path | None, *, as_json: bool | None, **options: Any) -> None:
     """Follow served explanations from window to window; exit with 1 where they drift, with 3 where none is tested.
 
-    SOURCE is an experiment with traces, or several, by name or id; or an inference table: a .parquet file, or a folder.
+    SOURCE is an experiment with traces, or several, by name or id; or an inference table: .parquet files, or folders.
     """
     groups, columns = options.pop("groups") or None, _pairs(options.pop("columns"))
-    with friendly_errors():
+    with _undecided(), friendly_errors():
         asked = source[0] if len(source) == 1 else list(source)
         found = monitor(asked, groups=groups, columns=columns, **options)
         if output_path is not None:
             found.to_html(output_path)
-    if wants_json(as_json):
-        print_json(found.to_dict())
-    else:
-        click.echo(f"{found}\nrun {found.run_id}" if found.run_id else str(found))
+        if wants_json(as_json):
+            print_json(found.to_dict())
+        else:
+            click.echo(f"{found}\nrun {found.run_id}" if found.run_id else str(found))
     leave(Exit.FAILS if found.drifted else Exit.DONE if found.tested else Exit.UNDECIDED)
+
+
+@contextmanager
+def _undecided() -> Iterator[None]:
+    """Exit with 3 where something fails that nobody expects: Python's own exit code 1 would mean drift."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  a raw error of a store or a file, too
+        click.ClickException(f"{type(error).__name__}: {error}").show()
+        leave(Exit.UNDECIDED)
 
 
 def _pairs(written: tuple[str, ...]) -> dict[str, str] | None:

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from mlflow_cf.constraints.rules import Bools
 from mlflow_cf.errors import InputError
-from mlflow_cf.evaluation.measure.lines import MISSING, GroupSource, groups_of
+from mlflow_cf.evaluation.measure.bins import Grouper
+from mlflow_cf.evaluation.measure.lines import MISSING
 from mlflow_cf.features import Floats
+from mlflow_cf.monitoring.grouping import Grouped
 from mlflow_cf.words.result import Proof, Status
 
 Ints = NDArray[np.intp]
@@ -34,7 +36,12 @@ COUNTED: Final = "counted"  # lines that stand for rows of which no more than th
 SKEW: Final = pd.Timedelta("1h")  # how far a clock may be ahead of ours
 EARLY: Final = "people acted before they had the answer, as clocks have it: the time to act is not known"
 SPOKEN: Final = {"true": 1.0, "false": 0.0}
-MILLISECONDS: Final = 1e11  # whole numbers from here on are milliseconds since 1970: it is 1973
+UNREAD: Final = {
+    **{name: f"values of {name} that are neither true nor false, and tell nothing" for name in TRUTHS},
+    "acted_at": "values of acted_at that are no time, and tell nothing",
+    "rows": "values of rows that are no number of rows, and count as 1",
+}
+MILLISECONDS: Final = 1e11  # since 1970, numbers from here on: it is 1973, and nothing was served before
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +102,7 @@ class Lines:
         days: (m,) from the answer until the person acted.
         changed, adopted: the features that the nearest answer changes, and those the person has changed as advised.
         groups: (m, g) the group of every line as text.
+        groupers: what tells it, by column.
         skipped: why lines were left out -> how many.
     """
 
@@ -115,6 +123,7 @@ class Lines:
     changed: Named
     adopted: Named
     groups: pd.DataFrame
+    groupers: Mapping[str, Grouper] = field(default_factory=dict)
     skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -154,20 +163,17 @@ class Lines:
         return changed_to(self.take(~dropped), skipped=skipped)
 
 
-def lines_of(raw: pd.DataFrame, groups: GroupSource | None, skipped: Mapping[str, int]) -> Lines:
-    """Return the lines of a table with some of the columns `KNOWN`, and those by which groups are made.
+def lines_of(raw: pd.DataFrame, groups: Grouped | None, skipped: Mapping[str, int]) -> Lines:
+    """Return the lines of a table with some of the columns `KNOWN`, and `COUNTED`, and their groups.
 
     Lines without a readable time, or with a status that does not exist, are left out and counted; times that are not
     in order are put into it.
-
-    Raises:
-        InputError: no column ``time`` or ``status``, or a column of groups that is not there.
     """
     time = moments(raw, "time")
     status = raw["status"].astype(object).to_numpy()
     unclear, unknown = np.isnat(time), ~pd.Series(status).isin(STATUSES).to_numpy()
     order = np.argsort(time, kind="stable")
-    labels = groups_of(raw, groups).reset_index(drop=True)
+    labels = pd.DataFrame(index=range(len(raw))) if groups is None else groups.labels.reset_index(drop=True)
     if COUNTED in raw:  # nobody knows whose rows they are
         labels.loc[raw[COUNTED].to_numpy(dtype=np.bool_)] = np.nan
     numbers: dict[str, Any] = {name: _numbers(raw, name) for name in (*NUMBERS, *TRUTHS)}
@@ -181,6 +187,7 @@ def lines_of(raw: pd.DataFrame, groups: GroupSource | None, skipped: Mapping[str
         changed=Named.of(_lists(raw, "changed")),
         adopted=Named.of(_lists(raw, "adopted")),
         groups=labels,
+        groupers={} if groups is None else groups.groupers,
         skipped=dict(skipped),
         **numbers,
         **texts,
@@ -192,7 +199,11 @@ def lines_of(raw: pd.DataFrame, groups: GroupSource | None, skipped: Mapping[str
 
 
 def moments(raw: pd.DataFrame, name: str) -> NDArray[np.datetime64]:
-    """Return the moments (m,) of a column in UTC: dates, texts of them, or milliseconds since 1970."""
+    """Return the moments (m,) of a column in UTC: dates, texts of them, or milliseconds since 1970.
+
+    What lies before 1973, or behind the last nanosecond that 64 bits count to in 2262, stands for a time that is not
+    known: it is none.
+    """
     if name not in raw:
         return np.full(len(raw), np.datetime64("NaT", "ns"))
     column = raw[name]
@@ -202,7 +213,18 @@ def moments(raw: pd.DataFrame, name: str) -> NDArray[np.datetime64]:
         read = pd.to_datetime(column, unit="ms", utc=True, errors="coerce")
     else:
         read = pd.to_datetime(column, utc=True, errors="coerce", format="mixed" if _is_text(column) else None)
-    return cast("NDArray[np.datetime64]", read.dt.tz_localize(None).to_numpy("datetime64[ns]"))
+    read = read.dt.tz_localize(None)
+    read = read.where(read.between(pd.Timestamp(MILLISECONDS, unit="ms"), pd.Timestamp.max))
+    return cast("NDArray[np.datetime64]", read.to_numpy("datetime64[ns]"))
+
+
+def unread(raw: pd.DataFrame) -> dict[str, int]:
+    """Return what is to be said of values that are told and cannot be read, and of how many."""
+    rows = _numbers(raw, "rows")
+    read = {name: np.isin(_numbers(raw, name), (0.0, 1.0)) for name in TRUTHS}
+    read |= {"acted_at": ~np.isnat(moments(raw, "acted_at")), "rows": np.isfinite(rows) & (rows >= 0)}
+    counts = {name: int((raw[name].notna() & ~known).sum()) for name, known in read.items() if name in raw}
+    return {UNREAD[name]: count for name, count in counts.items() if count}
 
 
 def named(value: Any) -> list[str] | None:
@@ -251,7 +273,7 @@ def _numbers(raw: pd.DataFrame, name: str) -> Floats:
         return np.full(len(raw), np.nan)
     column = raw[name]
     if not pd.api.types.is_numeric_dtype(column):
-        plain = [SPOKEN.get(one, one) if isinstance(one, str) else one for one in column.tolist()]
+        plain = [SPOKEN.get(one.strip().lower(), one) if isinstance(one, str) else one for one in column.tolist()]
         column = pd.to_numeric(pd.Series(plain, dtype=object), errors="coerce")
     return column.to_numpy(np.float64, na_value=np.nan)
 

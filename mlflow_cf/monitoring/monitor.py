@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as changed_to
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Final, Literal, get_args
 
@@ -19,13 +20,14 @@ from mlflow_cf.features import Floats
 from mlflow_cf.monitoring import drift as drifting
 from mlflow_cf.monitoring import tables, traces
 from mlflow_cf.monitoring.figures import figures, quantiles
+from mlflow_cf.monitoring.grouping import Grouping
 from mlflow_cf.monitoring.lines import SKEW, Ints, Lines, check_groups, only_of
 from mlflow_cf.monitoring.logged import log
 from mlflow_cf.monitoring.result import Monitoring, Told, spans_of
 from mlflow_cf.monitoring.series import Followed, followed
 from mlflow_cf.monitoring.windows import Cut, cut, cut_beside, interval_of, moment, units, width_of
 
-Source = pd.DataFrame | str | Path | Sequence[str]
+Source = pd.DataFrame | str | Path | Sequence[str | Path]
 Block = Literal["request", "hour", "day"]
 FUTURE: Final = "they are from the future: the clock of a server is ahead"
 
@@ -51,9 +53,10 @@ def monitor(
 
     Args:
         source: experiments with traces, by name or id; a frame of `mlflow.search_traces`; or an inference table, as a
-            data frame, or as parquet: a file, or a folder of them.
+            data frame, or as parquet: files, or folders of them.
         reference: what windows are compared with: an interval such as ``"2026-01-01/2026-02-01"`` or a pair of moments,
-            behind which windows begin; another source of any kind; None: the first window.
+            behind which windows begin; another source of any kind, whose groups are those of all; None: the first
+            window.
         window: how long windows are: ``"7d"``, ``"12h"``.
         model: the id of the logged model, ``m-...``, or a ``models:/`` URI of it; ``"all"``: all together; None: there
             must be one alone.
@@ -69,27 +72,30 @@ def monitor(
 
     Raises:
         InputError: nothing to monitor; several models and none named; a column, an experiment or a file that is not
-            there; arguments that do not fit.
+            there; arguments that do not fit; a run that cannot be logged.
     """
-    width = width_of(window)
-    _check(alpha, newest, block, seed)
-    interval = interval_of(reference)
+    width, asked = width_of(window), Asked(block, newest, alpha, seed)
+    _check(asked)
+    _check_names(model, groups, columns)
+    interval = interval_of(reference) if _path(reference) is None else None  # a file may be called like one
+    grouping, earlier = Grouping(groups), None
+    if reference is not None and interval is None:
+        earlier, before = _read(reference, grouping, columns, model, None)
+        grouping = Grouping(groups, earlier.groupers)
     now = pd.Timestamp.now("UTC").tz_localize(None)
-    lines, told = _read(source, groups, columns, model, None if interval is None else interval[0])
+    lines, told = _read(source, grouping, columns, model, None if interval is None else interval[0])
     lines = _known(lines.without(lines.time > (now + SKEW).as_unit("ns").value, FUTURE))
     last = pd.Timestamp(int(lines.time[-1]))
     end = moment("until", until) if until is not None else max(last, now) if _is_live(source) else last
-    if interval is None and reference is not None:
-        earlier, more = _read(reference, groups, columns, model, None)
-        told = {**told, **{f"{why} (reference)": count for why, count in more.items()}}
-        lines, parted = cut_beside(lines, _known(earlier), width, end)
-    else:
+    if earlier is None:
         lines, parted = cut(lines, width, interval, end)
-    asked = Asked(block, newest, alpha, seed)
+    else:
+        told |= {f"{why} (reference)": count for why, count in before.items()}
+        lines, parted = cut_beside(lines, _known(earlier), width, end)
     found = measured(lines, parted, asked)
     notes = (*parted.notes(), *found.notes, *(f"{why}: {count:,}" for why, count in told.items()))
     found = changed_to(found, notes=tuple(notes))
-    return log(found, {"window": window, "source": _name(source)}) if log_run else found
+    return _logged(found, {"window": str(window), "source": _name(source)}) if log_run else found
 
 
 @dataclass(frozen=True)
@@ -169,16 +175,15 @@ def _nothing() -> pd.DataFrame:
 
 
 def _read(
-    source: Source, groups: GroupSource | None, columns: Mapping[str, str] | None, model: str | None,
-    since: pd.Timestamp | None,
-) -> tuple[Lines, dict[str, int]]:  # fmt: skip
+    source: object, groups: Grouping, columns: Mapping[str, str] | None, model: str | None, since: pd.Timestamp | None
+) -> tuple[Lines, dict[str, int]]:
     """Return the lines of a source, of one model, and what is to be said of how many."""
     if isinstance(source, pd.DataFrame):
         if not len(source):
             raise InputError("source", "a table without lines", "pass the traces or answers of some time")
         found = traces.of_frame(source, groups) if traces.is_frame(source) else tables.of_table(source, groups, columns)
-    elif (path := _path(source)) is not None:
-        found = tables.of_files(path, groups, columns)
+    elif (paths := _paths(source)) is not None:
+        found = tables.of_files(paths, groups, columns)
     elif isinstance(source, str | list | tuple) and all(isinstance(one, str) for one in source):
         found = traces.of_store(source, groups, since)
     else:
@@ -201,6 +206,34 @@ def _known(lines: Lines) -> Lines:
     return lines
 
 
+def _logged(found: Monitoring, params: Mapping[str, str]) -> Monitoring:
+    """Log everything; return the result with the id of its run.
+
+    Raises:
+        InputError: the store does not take it.
+    """
+    try:
+        return log(found, params)
+    except (MlflowException, OSError) as error:
+        fact = f"the run cannot be logged ({str(error).rstrip('.')})"
+        raise InputError("log_run", fact, "check MLFLOW_TRACKING_URI, or do without: log_run=False") from error
+
+
+def _paths(source: object) -> tuple[Path, ...] | None:
+    """Return the files and folders that a source names; None: it names none.
+
+    Raises:
+        InputError: it names others, too.
+    """
+    if not isinstance(source, list | tuple):
+        path = _path(source)
+        return None if path is None else (path,)
+    paths = [path for path in map(_path, source) if path is not None]
+    if paths and len(paths) < len(source):
+        raise InputError("source", f"{str(paths[0])!r} is a file, and others are none", "read files alone, or none")
+    return tuple(paths) or None
+
+
 def _path(source: object) -> Path | None:
     if isinstance(source, Path):
         return source
@@ -214,7 +247,7 @@ def _path(source: object) -> Path | None:
 
 def _is_live(source: object) -> bool:
     """Whether more answers may still come: a table says nothing of what is behind its last line."""
-    return not isinstance(source, pd.DataFrame) and _path(source) is None
+    return not isinstance(source, pd.DataFrame) and _paths(source) is None
 
 
 def _name(source: object) -> str:
@@ -237,17 +270,36 @@ def _model_id(model: str | None) -> str | None:
         raise InputError("model", f"{model!r} is not found ({error.message.rstrip('.')})", "check the URI") from error
 
 
-def _check(alpha: float, newest: int | None, block: str, seed: int) -> None:
-    """Refuse arguments that do not fit.
+def _check(asked: Asked) -> None:
+    """Refuse tests that cannot be made.
 
     Raises:
-        InputError: one of them.
+        InputError: one of the arguments does not fit.
     """
-    if not 0 < alpha < 1:
-        raise InputError("alpha", f"{alpha!r} is no rate", "a number between 0 and 1, such as 0.05")
-    if newest is not None and newest < 1:
-        raise InputError("newest", f"{newest!r} windows", "test one at least")
-    if seed < 0:
-        raise InputError("seed", f"{seed!r} is negative", "0 or more")
-    if block not in get_args(Block):
-        raise InputError("block", f"{block!r} is not known", did_you_mean(block, get_args(Block)))
+    if not (isinstance(asked.alpha, Real) and 0 < asked.alpha < 1):
+        raise InputError("alpha", f"{asked.alpha!r} is no rate", "a number between 0 and 1, such as 0.05")
+    if asked.newest is not None and not (isinstance(asked.newest, Integral) and asked.newest >= 1):
+        raise InputError("newest", f"{asked.newest!r} windows", "test a whole number of them, one at least")
+    if not isinstance(asked.seed, Integral):
+        raise InputError("seed", f"{asked.seed!r} is no whole number", "0 or more")
+    if asked.seed < 0:
+        raise InputError("seed", f"{asked.seed!r} is negative", "0 or more")
+    if asked.block not in get_args(Block):
+        raise InputError("block", f"{asked.block!r} is not known", did_you_mean(asked.block, get_args(Block)))
+
+
+def _check_names(model: object, groups: object, columns: object) -> None:
+    """Refuse what names nothing.
+
+    Raises:
+        InputError: one of the arguments is of another type.
+    """
+    if not isinstance(model, str | None):
+        raise InputError("model", f"{model!r} is no name", "its id, such as 'm-1', a models:/ URI, or 'all'")
+    if not isinstance(groups, Iterable | None):
+        raise InputError("groups", f"{groups!r} names no columns", "a column, or a list of them")
+    for name, edges in groups.items() if isinstance(groups, Mapping) else ():
+        if not (edges is None or (isinstance(edges, Iterable) and all(isinstance(one, Real) for one in edges))):
+            raise InputError(f"groups.{name}", f"{edges!r} are no edges of bins", f"groups={{{name!r}: [30, 50]}}")
+    if not isinstance(columns, Mapping | None):
+        raise InputError("columns", f"{columns!r} is no dict of names", "columns={'time': 'ts'}")

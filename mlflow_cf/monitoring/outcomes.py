@@ -85,12 +85,12 @@ def outcome(
 
     Args:
         trace_id: MLflow's id of the trace, ``tr-...``.
-        acted: whether the person acted on the advice.
+        acted: whether the person acted on the advice: True or False.
         row: the person's later row by feature. Which answer they followed is worked out from it, where the trace has
             its values: the one of whose changes the largest part was made, or surpassed. The row is not stored.
         decision: what was decided then: a label or value of the model, compared with the target of the answer; or
-            whether it was the wanted one, True or False.
-        answer: which answer they followed, 1 for the first; None: worked out from `row`, or not known.
+            whether it was the wanted one, True or False; None, or what else is missing, such as NaN: not told.
+        answer: which answer they followed, 1 for the first; None, or missing: worked out from `row`, or not known.
         at: when they acted; None: now. Without a zone it is UTC.
 
     Returns:
@@ -100,6 +100,10 @@ def outcome(
         InputError: no such trace, or none of ours; no such answer; a row or a decision that says nothing, or a time
             before the answer.
     """
+    if not isinstance(acted, bool | np.bool_):
+        raise InputError("acted", f"{acted!r} is no truth value", "True or False; leave out whom nothing is known of")
+    answer = None if _is_missing(answer) else answer
+    decision = None if _is_missing(decision) else decision
     trace = _trace(trace_id)
     record = _record(trace)
     followed, adopted, complete, notes = _followed(record, row, answer, acted=acted)
@@ -108,7 +112,7 @@ def outcome(
     told = Outcome(
         trace_id=trace_id,
         acted=bool(acted),
-        answer=followed,
+        answer=None if followed is None else int(followed),
         adopted=adopted,
         complete=complete,
         wanted=None if decision is None else _is_wanted(decision, record),
@@ -181,7 +185,7 @@ def _followed(
 ) -> tuple[int | None, tuple[str, ...], bool | None, list[str]]:
     """Return the answer that was followed, what was changed as it advises, whether that is all of it, and notes."""
     answers = list(record.answer["counterfactuals"])
-    if answer is not None and not (isinstance(answer, int) and 1 <= answer <= len(answers)):
+    if answer is not None and not (_is_whole(answer) and 1 <= answer <= len(answers)):
         fix = f"number one of them: 1 to {len(answers)}" if answers else "leave answer out"
         raise InputError("answer", f"{answer!r} is none of the {len(answers)} answers of the trace", fix)
     if not acted:
@@ -236,6 +240,14 @@ def _reached(before: Any, advised: Any, later: Any) -> bool:
     return bool(advised == later)
 
 
+def _is_missing(value: Any) -> bool:
+    return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -260,7 +272,7 @@ def _values(row: Values | pd.Series[Any] | pd.DataFrame, known: Values) -> dict[
 
 def _plain(value: Any, like: Any) -> Any:
     """Return a value as traces hold it: plain, dates as text, what is missing as None."""
-    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
+    if _is_missing(value):
         return None
     if isinstance(value, np.generic):
         value = value.item()

@@ -14,7 +14,7 @@ from mlflow.exceptions import MlflowException
 
 from mlflow_cf.audit.record import ATTRIBUTE, FACTS_TAG, UNTRACED_TAG, facts_of
 from mlflow_cf.errors import InputError, did_you_mean
-from mlflow_cf.evaluation.measure.lines import GroupSource, asked_groups
+from mlflow_cf.monitoring.grouping import Grouping
 from mlflow_cf.monitoring.lines import COUNTED, GROUP_TAG, Lines, lines_of
 from mlflow_cf.monitoring.outcomes import outcome_of
 
@@ -34,7 +34,7 @@ def is_frame(source: object) -> bool:
     return isinstance(source, pd.DataFrame) and all(name in source for name in FRAME)
 
 
-def of_frame(frame: pd.DataFrame, groups: GroupSource | None) -> tuple[Lines, dict[str, int]]:
+def of_frame(frame: pd.DataFrame, groups: Grouping) -> tuple[Lines, dict[str, int]]:
     """Return the lines of a frame of `mlflow.search_traces`, and what is to be said of how many."""
     names = [name for name in ("trace_id", *FRAME, "assessments", "request", "response", "spans") if name in frame]
     columns = {name: frame[name].tolist() for name in names}
@@ -43,7 +43,7 @@ def of_frame(frame: pd.DataFrame, groups: GroupSource | None) -> tuple[Lines, di
 
 
 def of_store(
-    locations: str | Sequence[str], groups: GroupSource | None, since: pd.Timestamp | None
+    locations: str | Sequence[str], groups: Grouping, since: pd.Timestamp | None
 ) -> tuple[Lines, dict[str, int]]:
     """Return the lines of all traces of some experiments, and what is to be said of how many.
 
@@ -62,8 +62,7 @@ def of_store(
     if not asked:
         raise InputError("traces", "no experiment is named", "name one, such as 'credit-audit'")
     places = [_location(client, one) for one in asked]
-    spans = bool(asked_groups(groups))
-    return _lines(map(_plain, _pages(client, places, since, spans=spans)), groups)
+    return _lines(map(_plain, _pages(client, places, since, spans=bool(groups.columns))), groups)
 
 
 def _pages(client: MlflowClient, places: list[str], since: pd.Timestamp | None, *, spans: bool) -> Iterator[Trace]:
@@ -76,8 +75,7 @@ def _pages(client: MlflowClient, places: list[str], since: pd.Timestamp | None, 
                 locations=places, filter_string=first, max_results=PAGE, page_token=token, include_spans=spans
             )
         except MlflowException as error:
-            fact = f"the traces cannot be read ({error.message.rstrip('.')})"
-            raise InputError("traces", fact, "check MLFLOW_TRACKING_URI") from error
+            raise _unread(error) from error
         yield from page
         token = page.token
         if not token:
@@ -88,17 +86,27 @@ def _location(client: MlflowClient, name: str) -> str:
     """Return the id of an experiment, or another location as it is.
 
     Raises:
-        InputError: there is no such experiment.
+        InputError: there is no such experiment, or the store cannot be read.
     """
-    if "." in name and "/" not in name and client.get_experiment_by_name(name) is None:
-        return name  # a table of traces, as catalog.schema
     try:
-        known = client.get_experiment_by_name(name) or client.get_experiment(name)
-    except MlflowException as error:
+        if (known := client.get_experiment_by_name(name)) is not None:
+            return str(known.experiment_id)
+        if "." in name and "/" not in name:
+            return name  # a table of traces, as catalog.schema
         names = [one.name for one in client.search_experiments(max_results=200)]
+    except MlflowException as error:
+        raise _unread(error) from error
+    try:
+        return str(client.get_experiment(name).experiment_id)
+    except MlflowException as error:
         fact = f"{name!r} is neither an experiment nor a file"
         raise InputError("traces", fact, did_you_mean(name, names, "experiments")) from error
-    return str(known.experiment_id)
+
+
+def _unread(error: MlflowException) -> InputError:
+    """Return what is told of a store that does not answer."""
+    fact = f"the traces cannot be read ({error.message.rstrip('.')})"
+    return InputError("traces", fact, "check MLFLOW_TRACKING_URI")
 
 
 def _plain(trace: Trace) -> dict[str, Any]:
@@ -114,17 +122,17 @@ def _plain(trace: Trace) -> dict[str, Any]:
     return found
 
 
-def _lines(traces: Iterable[Mapping[str, Any]], groups: GroupSource | None) -> tuple[Lines, dict[str, int]]:
-    columns = tuple(asked_groups(groups))
+def _lines(traces: Iterable[Mapping[str, Any]], groups: Grouping) -> tuple[Lines, dict[str, int]]:
+    columns = groups.columns
     counts: Counter[str] = Counter()
     read = [line for trace in _once(traces) for line in _of_trace(trace, columns, counts)]
-    labels = [f"{GROUP_TAG}{name}" for name in columns]
-    raw = pd.DataFrame.from_records(read, columns=[*COLUMNS, *labels])
-    for name, label in zip(columns, labels, strict=True):
-        raw[name] = raw[label].infer_objects()
+    known = len(COLUMNS)
+    raw = pd.DataFrame.from_records([line[:known] for line in read], columns=list(COLUMNS))
+    rows = pd.DataFrame.from_records([line[known:] for line in read], columns=list(columns), index=raw.index)
     told = {TWICE: counts.pop(TWICE, 0), BARE: counts.pop(BARE, 0)}
     skipped = {why: count for why, count in counts.items() if count}
-    return lines_of(raw.drop(columns=labels), groups, skipped), {why: count for why, count in told.items() if count}
+    lines = lines_of(raw, groups.of(rows.infer_objects()), skipped)
+    return lines, {why: count for why, count in told.items() if count}
 
 
 def _once(traces: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

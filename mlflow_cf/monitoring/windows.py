@@ -18,6 +18,8 @@ from mlflow_cf.monitoring.lines import Ints, Lines
 MOST: Final = 1_000  # windows
 NEARLY: Final = 0.9  # of a window must be over for it to be tested
 DAY: Final = pd.Timedelta("1D")
+LONGEST: Final = pd.Timedelta("36500D")  # window
+EARLIEST, LATEST = pd.Timestamp("1700-01-01"), pd.Timestamp("2150-01-01")  # a window more can be counted in nanoseconds
 REFERENCE: Final = "reference"
 _DAYS: Final = re.compile(r"(?<=\d)\s*d\b")
 Interval = tuple[pd.Timestamp, pd.Timestamp]  # from the first moment to the one after the last, UTC without a zone
@@ -78,6 +80,8 @@ def width_of(window: str | pd.Timedelta) -> pd.Timedelta:
         raise InputError("window", f"{window!r} is no length of time", "such as '7d' or '12h'") from error
     if pd.isna(width) or width < pd.Timedelta("1s"):
         raise InputError("window", f"{window!r} is no length of time, or too short", "such as '7d' or '12h'")
+    if width > LONGEST:
+        raise InputError("window", f"{window!r} is longer than a century", "such as '7d' or '12h'")
     return width
 
 
@@ -103,7 +107,7 @@ def moment(path: str, value: object) -> pd.Timestamp:
     """Return a moment in UTC without a zone.
 
     Raises:
-        InputError: it is none.
+        InputError: it is none, or centuries away.
     """
     try:
         found = pd.Timestamp(value)  # type: ignore[arg-type]  # whatever it is, it is asked
@@ -111,7 +115,10 @@ def moment(path: str, value: object) -> pd.Timestamp:
         raise InputError(path, f"{value!r} is no moment", "such as '2026-01-01' or '2026-01-01T12:00'") from error
     if pd.isna(found):
         raise InputError(path, f"{value!r} is no moment", "such as '2026-01-01' or '2026-01-01T12:00'")
-    return found if found.tzinfo is None else found.tz_convert("UTC").tz_localize(None)
+    found = found if found.tzinfo is None else found.tz_convert("UTC").tz_localize(None)
+    if not EARLIEST <= found <= LATEST:
+        raise InputError(path, f"{value!r} is too far away", f"a moment from {EARLIEST.year} to {LATEST.year}")
+    return found
 
 
 def cut(lines: Lines, width: pd.Timedelta, interval: Interval | None, until: pd.Timestamp) -> tuple[Lines, Cut]:
