@@ -28,7 +28,6 @@ MOST_CELLS: Final = 2**18  # of its rows by coordinates: an iteration takes 1 ms
 MOST_ITERATIONS: Final = 100  # on standardised rows it ends after 20 to 60
 AT_ONCE: Final = 512  # rows multiplied together: 30 ms with 400 coordinates
 RIDGE: Final = 1e-9  # of coordinates whose deviation is 1, or that are levels
-MANY_LEVELS: Final = "The number of unique classes"  # scikit-learn's doubt whether levels are levels
 NEVER: Final = -1e300  # what stands for the logit of a level that was not seen
 
 
@@ -78,7 +77,6 @@ def _lines(embedding: Embedding, V: Floats) -> Steps[tuple[Floats, Floats]]:
 
 def _logits(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
     """Return the weights (k, width) and intercepts (width,) of the levels; a boolean has one coordinate, its odds."""
-    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415  half a second that no server needs
     from sklearn.linear_model import LogisticRegression  # noqa: PLC0415
 
     levels = np.unique(told).astype(np.intp)
@@ -86,13 +84,7 @@ def _logits(V: Floats, told: Floats, width: int) -> tuple[Floats, Floats]:
     if len(levels) == 1:
         intercepts[:] = np.where(np.arange(width) == levels[0], 0.0, NEVER) if width > 1 else -NEVER * (levels[0] - 0.5)
         return weights, intercepts
-<<<<<<< HEAD
-    with quietly(ConvergenceWarning):  # near enough to the optimum to propose a level
-=======
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # near enough to the optimum to propose a level
-        warnings.filterwarnings("ignore", MANY_LEVELS)
->>>>>>> e7e96dab (Options of the wrong type are refused with their path; whole columns refuse fractions as ends; UFCE takes columns that are always missing or never repeat)
+    with quietly(UserWarning):  # near enough to the optimum to propose a level, of however many
         model = unlogged(LogisticRegression(max_iter=MOST_ITERATIONS).fit, V, told)
     if width == 1:
         return model.coef_.T, model.intercept_
@@ -348,8 +340,7 @@ def _fill(known: Floats, second: int, rows: Floats, facts: tuple[tuple[Feature, 
         estimate = mutual_info_regression if feature.has_order else mutual_info_classif
         part = numbers[start : start + size]
         how = {"discrete_features": False, "n_neighbors": NEIGHBOURS, "random_state": seed % 2**32}
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", MANY_LEVELS)
+        with quietly(UserWarning):  # scikit-learn doubts whether many levels are levels
             known[part, second] = unlogged(partial(estimate, **how), rows[:, part], rows[:, second])
         yield
     if not feature.has_order:
