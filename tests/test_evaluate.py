@@ -403,6 +403,8 @@ def test_parts_are_let_go_of(loans, tmp_path, monkeypatch):
         ({"explainers": "geco"}, "explainers: 'geco' is not a list"),
         ({"explainers": ["gecko"]}, r"explainers\[0\]: no explainer is called 'gecko'; did you mean 'geco'"),
         ({"model": 3}, "model: a int is no explained model"),
+        ({"model": f"models:/{NAME}/1", "register_winner": "a/b"}, "register_winner: Invalid model name 'a/b'"),
+        ({"model": f"models:/{NAME}/1", "register_winner": 5}, "register_winner: must be a text, got 5"),
     ],
 )
 def test_what_does_not_fit_opens_no_run(loans, change, message):

@@ -239,6 +239,19 @@ class TestOptionsOfARequest:
         with pytest.raises(InputError, match=r"counterfactual: a .* is not an object"):
             loan.predict(POOR, {"counterfactual": asked})
 
+    @pytest.mark.parametrize(
+        ("params", "message"),
+        [
+            ([1], r"params: a list is not an object; pass \{"),
+            ({"counterfactuals": {}}, r"params.counterfactuals: not a known key; did you mean 'counterfactual'\?"),
+            ({"count": 2}, r'params.count: not a known key; write it inside: \{"counterfactual": \{...\}\}'),
+            ({"counterfactual": {}, "x": 1}, "params.x: not a known key; keys: 'counterfactual'"),
+        ],
+    )
+    def test_params_of_other_names_are_refused(self, loan: ExplainedModel, params: Any, message: str) -> None:
+        with pytest.raises(InputError, match=message):
+            loan.predict(POOR, params)
+
     def test_several_errors_at_once(self, loan: ExplainedModel) -> None:
         asked = {"count": 0, "seed": "x", "constraints": {"max_changes": -1, "immutabel": []}}
         with pytest.raises(InputErrors) as error:

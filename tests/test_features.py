@@ -245,6 +245,26 @@ class TestRowsWithoutCodes:
         assert reasons == {1: "n: 'x' is no finite whole number of type int64"}
         assert codes[[0, 2]].tolist() == [[1, 0], [3, 1]]
 
+    @pytest.mark.parametrize(
+        ("value", "dtype", "fact"),
+        [
+            (1e308, "float64", r"is beyond ±1e\+150, and only numbers within that can be explained"),
+            (-(10**200), "float64", r"is beyond ±1e\+150, "),
+            (np.inf, "float64", "is no finite number of type float64"),
+            (1e40, "float32", "is no finite number of type float32"),
+            (2**62, "int64", "is beyond ±9007199254740992, and only numbers within that can be explained"),
+            (-(2.0**60), "int64", "is beyond ±9007199254740992, "),
+            (2**63, "int64", "is no finite whole number of type int64"),
+            (300, "int8", "is no finite whole number of type int8"),
+        ],
+    )
+    def test_numbers_that_are_too_large_are_told_from_those_of_another_type(
+        self, value: float, dtype: str, fact: str
+    ) -> None:
+        space, _ = describe([1, 2, 3], dtype, kind="real" if dtype.startswith("float") else "integer")
+        reasons = space.encode_rows(column([value], "object"))[1]
+        assert re.match(f"x: -?[0-9.e+inf]+ {fact}", reasons[0])
+
     def test_missing_column(self) -> None:
         space, _ = describe([1, 2], "int64")
         with pytest.raises(InputError, match=r"rows\.x: column is missing; did you mean 'xx'\?") as error:

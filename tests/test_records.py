@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import mlflow_cf
 from mlflow_cf.cli import main
 from mlflow_cf.errors import InputError
+from mlflow_cf.records import make
 from mlflow_cf.records.document import Record, sealed
 
 TABLE = small_loans.table()
@@ -163,10 +164,21 @@ def test_requests_have_records_where_they_ask() -> None:
     assert strict.explain(ASKED[:1], record=True)[0].record
 
 
+def test_what_names_the_model_is_found_out_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = [EXPLAINED.record(ASKED.iloc[[row]], one) for row, one in enumerate(EXPLAINED.explain(ASKED))]
+    asked = []
+    monkeypatch.setattr(make, "model_digest", lambda *_: asked.append(1) or RECORD["model_sha256"])
+    assert [json.loads(one.record) for one in EXPLAINED.explain(ASKED, record=True)] == alone
+    assert len(asked) == 1
+    odd = ASKED.assign(income=[float("inf"), *ASKED["income"][1:]])
+    assert [bool(one.record) for one in EXPLAINED.explain(odd, record=True)] == [False, True, True]
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
         ("{", "record: is not JSON"),
+        ("nowhere.json", "record: is neither JSON nor the path of a file"),
         ("[1]", "record: a list is not an object"),
         ('{"a": NaN}', "record: is not JSON"),
         ('{"a": 1, "a": 2}', "record: is not JSON"),
@@ -214,6 +226,8 @@ def test_the_command_tells_what_holds_by_its_exit_code(tmp_path) -> None:
     good = CliRunner().invoke(main, [*words, "--text"])
     assert good.exit_code == 0, good.output
     assert good.output.splitlines()[-1].endswith(" ok")
+    for path in (tmp_path / "record.json", str(tmp_path / "record.json")):
+        assert EXPLAINED.check(path).ok
     (tmp_path / "record.json").write_text(json.dumps({**RECORD, "seed": 7}), encoding="utf-8")
     edited = CliRunner().invoke(main, [*words, "--text"])
     assert (edited.exit_code, "was edited" in edited.output) == (1, True)

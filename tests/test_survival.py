@@ -596,8 +596,25 @@ def test_draws_without_a_class_are_drawn_again() -> None:
     assert sorted([*first, *second]) == list(range(20))
     assert len(next(draws.bootstraps(0.4))) == 8
     lonely = Draws(np.array([0] * 18 + [1]), np.array(["0", "1"]), np.random.default_rng(0))
-    with pytest.raises(InputError, match="100 draws of half of the rows lacked a class each time"):
+    with pytest.raises(InputError, match="100 draws of 10 of 19 rows lacked a class each time"):
         next(lonely.halves())
+    classes = Draws(np.arange(3), np.array(["0", "1", "2"]), np.random.default_rng(0))
+    with pytest.raises(InputError, match="100 draws of 2 of 3 rows lacked a class each time"):
+        next(classes.bootstraps(0.01))
+
+
+@pytest.mark.parametrize("models", [make_pipeline(StandardScaler(), LogisticRegression()), MODEL, 5, {"a": MODEL}])
+def test_models_come_as_a_list(models: Any) -> None:
+    with pytest.raises(InputError, match=r"survival\.models: a \w+ is not a list of models; pass \[model, ...\]"):
+        SurvivalWanted.read({"models": models})
+
+
+@pytest.mark.parametrize("kind", [float, object])
+def test_labels_that_are_missing_are_told(kind: type) -> None:
+    labels = pd.Series(GOOD).astype(kind)
+    labels[:3] = None
+    with pytest.raises(InputError, match=f"labels: 3 of {len(DATA):,} are missing"):
+        mlflow_cf.wrap(MODEL, DATA, labels, target=1, survival=True)
 
 
 def test_an_object_is_as_good_as_a_dict() -> None:

@@ -105,12 +105,14 @@ _COMPILED: Final = ("__pycache__", "*.pyc", "*.pyo")
 CodePaths = Sequence[str | Path]
 
 
-def check(code_paths: CodePaths) -> None:
-    """Refuse what is no list of files and folders, each with a name of its own."""
+def check(code_paths: CodePaths | None) -> None:
+    """Refuse what is no list of files and folders, each with a name of its own; None is an empty one."""
     if isinstance(code_paths, str | Path):
         raise InputError("code_paths", f"must be a list, got {str(code_paths)!r}", f"write [{str(code_paths)!r}]")
+    if code_paths is not None and not isinstance(code_paths, Sequence):
+        raise InputError("code_paths", f"a {type(code_paths).__name__} is not a list", "pass a list of paths")
     seen: set[str] = set()
-    for place, path in enumerate(code_paths):
+    for place, path in enumerate(code_paths or ()):
         where = f"code_paths[{place}]"
         if not isinstance(path, str | Path) or not Path(path).exists():
             fix = "pass the file of a module, or the folder of a package"

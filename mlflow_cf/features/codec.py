@@ -37,6 +37,19 @@ def largest(feature: Feature) -> float:
     return LARGEST if feature.stored.kind == "f" else EXACT_INTEGER
 
 
+def exceeded(feature: Feature, value: object) -> float | None:
+    """Return how large numbers may be if `value` is one of the feature's type, and larger in size; else None."""
+    if not feature.numeric or feature.kind == "date" or not isinstance(value, int | float):
+        return None
+    if feature.stored.kind in "iu":
+        whole = np.iinfo(feature.stored)
+        held, most = whole.min <= value <= whole.max, EXACT_INTEGER
+    else:
+        real = np.finfo(feature.stored if feature.stored.kind == "f" else np.float64)
+        held, most = abs(value) <= float(real.max), LARGEST
+    return most if held and abs(value) > most else None
+
+
 @dataclass(frozen=True, eq=False)
 class CodeRanges:
     """Which codes are those of the values that they stand for: decoded and coded again, they are the same.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from mlflow_cf.features.codec import (
     decode_column,
     encode_column,
     encode_value,
+    exceeded,
     fits,
     is_plain,
     largest,
@@ -33,6 +34,7 @@ from mlflow_cf.features.infer import checked_overrides, infer_feature
 from mlflow_cf.features.plain_rows import READ_AT_ONCE, PlainRows
 from mlflow_cf.features.tables import Rows, as_rows, check_table
 
+ONLY_WITHIN: Final = "and only numbers within that can be explained"
 Share = Callable[[Callable[[int], None], Sequence[int]], Iterable[None]]
 
 
@@ -44,18 +46,21 @@ class Misfit(str):
         value: as Python writes it, cut where it is long.
         noun: what it would have to be.
         dtype: of the feature.
+        most: how large in size numbers may be, if the value is one of the feature's type, and larger.
     """
 
-    __slots__ = ("dtype", "feature", "noun", "value")
+    __slots__ = ("dtype", "feature", "most", "noun", "value")
     feature: str
     value: str
     noun: str
     dtype: str
+    most: float | None
 
-    def __new__(cls, feature: str, value: str, noun: str, dtype: str) -> Self:
-        """Return the text ``feature: value is no noun of type dtype``."""
-        misfit = super().__new__(cls, f"{feature}: {value} is no {noun} of type {dtype}")
-        misfit.feature, misfit.value, misfit.noun, misfit.dtype = feature, value, noun, dtype
+    def __new__(cls, feature: str, value: str, noun: str, dtype: str, most: float | None = None) -> Self:
+        """Return the text ``feature: value is no noun of type dtype``, or that the value is too large."""
+        fact = f"is no {noun} of type {dtype}" if most is None else f"is beyond ±{most:.16g}, {ONLY_WITHIN}"
+        misfit = super().__new__(cls, f"{feature}: {value} {fact}")
+        misfit.feature, misfit.value, misfit.noun, misfit.dtype, misfit.most = feature, value, noun, dtype, most
         return misfit
 
 
@@ -266,8 +271,9 @@ class FeatureSpace:
             number = "finite whole number" if feature.stored.kind in "iu" else "finite number"
             kind = number if feature.numeric else feature.kind
             for row in np.flatnonzero(bad[:, column]).tolist():
-                value = repr(plain(frame[feature.column].iloc[row]))[:60]
-                reasons.setdefault(row, Misfit(feature.name, value, kind, feature.dtype))
+                value = plain(frame[feature.column].iloc[row])
+                most = exceeded(feature, value)
+                reasons.setdefault(row, Misfit(feature.name, repr(value)[:60], kind, feature.dtype, most))
         return reasons
 
     def _encode_row(self, frame: pd.DataFrame) -> Floats | None:

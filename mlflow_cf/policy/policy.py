@@ -19,13 +19,14 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from mlflow_cf.constraints import Constraints, Values
-from mlflow_cf.errors import InputError, raise_all
+from mlflow_cf.errors import InputError, did_you_mean, raise_all
 from mlflow_cf.model.judge import Label, OpenModel
 from mlflow_cf.policy.distance import Distance
 from mlflow_cf.policy.further import MOST_VERSIONS, Margin, Plausible, Plausibly, RobustTo
 from mlflow_cf.policy.levers import LeversAsked
 from mlflow_cf.policy.limits import (
     LEAST_DIFFERENCE,
+    WHOLE,
     Diversity,
     LeastDifference,
     Limits,
@@ -291,11 +292,11 @@ class Query(BaseModel):
         """Return the validated options among the params of a request, which are within the policy's limits.
 
         Raises:
-            InputError: options that are no object, as `read`, or beyond the limits.
+            InputError: another param, options that are no object, as `read`, or beyond the limits.
         """
-        options = (params or {}).get("counterfactual") or {}
+        options = _params_of(params).get(WHOLE) or {}
         if not isinstance(options, Mapping):
-            raise InputError("counterfactual", f"a {type(options).__name__} is not an object", "send {...}")
+            raise InputError(WHOLE, f"a {type(options).__name__} is not an object", "send {...}")
         if not options:
             return NOTHING_ASKED
         query = cls.read(options, limits.query)
@@ -327,3 +328,22 @@ class Query(BaseModel):
 
 
 NOTHING_ASKED: Final = Query()
+
+
+def _params_of(params: object) -> Mapping[str, Any]:
+    """Return the params of a request, of which there is one.
+
+    Raises:
+        InputError: no object, or a param of another name.
+    """
+    whole = f'{{"{WHOLE}": {{...}}}}'
+    if params is None:
+        return {}
+    if not isinstance(params, Mapping):
+        raise InputError("params", f"a {type(params).__name__} is not an object", f"pass {whole}")
+    for name in params:
+        if name != WHOLE:
+            inside = name in Query.model_fields
+            fix = f"write it inside: {whole}" if inside else did_you_mean(name, [WHOLE], "keys")
+            raise InputError(f"params.{name}", "not a known key", fix)
+    return params

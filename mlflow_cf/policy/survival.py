@@ -190,8 +190,12 @@ class SurvivalWanted(Survives):
             fact = f"a {type(source).__name__} is no survival"
             raise InputError(WHERE, fact, 'pass {"confidence": 0.9, "holds": 0.95, "models": "bootstrap"}')
         data = {} if source is True else dict(source)
-        if isinstance(data.get("models"), list):
-            data["models"] = tuple(data["models"])
+        models = data.get("models", ())
+        if not isinstance(models, str | list | tuple):
+            fact = f"a {type(models).__name__} is not a list of models"
+            raise InputError(f"{WHERE}.models", fact, 'pass [model, ...], "bootstrap" or "folds"')
+        if isinstance(models, list):
+            data["models"] = tuple(models)
         read = validated(cls, data, WHERE)
         if not read.retrained and read.misses is not None:
             fact = "how many of given models may refuse an answer follows from their number"

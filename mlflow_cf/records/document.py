@@ -155,6 +155,9 @@ def read_document(source: RecordSource) -> dict[str, Any]:
     Raises:
         InputError: no such file, too large, no JSON, no object, or of another schema version.
     """
+    named = isinstance(source, str) and not source.lstrip().startswith(("{", "["))
+    if isinstance(source, str) and named and _is_file(source):
+        named, source = False, Path(source)
     if isinstance(source, Path):
         source = _text(source)
     if isinstance(source, str):
@@ -163,7 +166,8 @@ def read_document(source: RecordSource) -> dict[str, Any]:
         try:
             source = json.loads(source, parse_constant=_no_number, object_pairs_hook=_object)
         except (ValueError, RecursionError) as error:
-            raise InputError("record", f"is not JSON ({error})", _FIX) from None
+            fact = "is neither JSON nor the path of a file" if named else f"is not JSON ({error})"
+            raise InputError("record", fact, _FIX) from None
     if not isinstance(source, Mapping):
         raise InputError("record", f"a {type(source).__name__} is not an object", _FIX)
     found = source.get("schema_version")
@@ -195,6 +199,13 @@ def query_values(query: Query) -> dict[str, Any]:
     if "target" in asked:
         plain["target"] = query.target.to_dict() if isinstance(query.target, Target) else query.target
     return plain
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # no path can be so long, or have such characters
+        return False
 
 
 def _text(path: Path) -> str:

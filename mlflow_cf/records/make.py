@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -97,12 +97,27 @@ def record_of(explained: Explains, row: Rows, explanation: Explanation) -> dict[
     Raises:
         InputError: more rows than one, or an explanation that this model did not make of the row.
     """
+    values = row_values(explained.space, explained.space.read(row), "row")
+    return _record(_names(explained), values, explanation, certify=explained.policy.certify)
+
+
+def _names(explained: Explains) -> dict[str, str]:
+    """Return what names a model and its policy in records."""
+    return {
+        "model_sha256": model_digest(explained.space, explained.model, explained.outcome),
+        "policy_sha256": policy_digest(explained.policy),
+    }
+
+
+def _record(
+    names: Mapping[str, str], values: Mapping[str, Any], explanation: Explanation, *, certify: bool
+) -> dict[str, Any]:
+    """Return the record of a row with these plain values; `certify`: whether the policy asks for certificates."""
     query, served = explanation.asked or (None, False)
     if not isinstance(query, Query):
         raise InputError("explanation", "does not say what was asked", "pass one that explained.explain returned")
     if functions_in(query.constraints.actions, query.constraints.relationships):
         raise InputError("constraints", "have Python functions, which no record can hold", "log them in the policy")
-    values = row_values(explained.space, explained.space.read(row), "row")
     for number, found in enumerate(explanation.counterfactuals):
         changes = {change.feature: change.old for change in found.changes}
         if {**found.row, **changes} != values:
@@ -112,8 +127,7 @@ def record_of(explained: Explains, row: Rows, explanation: Explanation) -> dict[
     content = {
         "schema_version": SCHEMA_VERSION,
         "mlflow_cf": VERSION,
-        "model_sha256": model_digest(explained.space, explained.model, explained.outcome),
-        "policy_sha256": policy_digest(explained.policy),
+        **names,
         "query": {key: value for key, value in query_values(query).items() if key != "record"},
         "served": served,
         "seed": explanation.seed,
@@ -125,7 +139,7 @@ def record_of(explained: Explains, row: Rows, explanation: Explanation) -> dict[
         "proof": {
             "status": explanation.status,
             "way": explanation.explainer,
-            "certified": query.certify or explained.policy.certify,
+            "certified": query.certify or certify,
         },
     }
     plain: dict[str, Any] = json.loads(json.dumps(content, allow_nan=False))
@@ -139,9 +153,13 @@ def _recorded(found: Counterfactual) -> dict[str, Any]:
 
 def recorded(explained: Explains, table: pd.DataFrame, answers: Explanations) -> Explanations:
     """Return explanations of the rows of a table with their records; a row that cannot be coded has none."""
+    names, certify = _names(explained), explained.policy.certify
+    covering, codes, faults = explained.space.encode_covered(table)
     told = []
     for place, one in enumerate(answers):
-        with suppress(InputError):  # the answer stands without
-            one = replace(one, record=json.dumps(record_of(explained, table.iloc[[place]], one), ensure_ascii=False))  # noqa: PLW2901
+        if place not in faults:
+            with suppress(InputError):  # the answer stands without
+                record = _record(names, covering.values(codes[place]), one, certify=certify)
+                one = replace(one, record=json.dumps(record, ensure_ascii=False))  # noqa: PLW2901
         told.append(one)
     return replace(answers, items=tuple(told))

@@ -82,6 +82,8 @@ NOUNS: Final = {
 
 def _fault(misfit: Misfit) -> Statement:
     """Return why a row cannot be explained that cannot be coded."""
+    if misfit.most is not None:
+        return say("exceeded", feature=misfit.feature, value=misfit.value, most=misfit.most)
     noun = say(NOUNS[misfit.noun])
     return say("misfit", feature=misfit.feature, value=misfit.value, noun=noun, dtype=misfit.dtype)
 

@@ -43,13 +43,16 @@ def learned_from(data: pd.DataFrame | NDArray[Any], labels: ArrayLike | None) ->
     """Return the rows (n, d) and labels (n,) that models are retrained on.
 
     Raises:
-        InputError: no labels, or not one per row.
+        InputError: no labels, missing ones, or not one per row.
     """
     if labels is None:
         raise InputError(WHERE, "models are retrained on labels, and there are none", f"pass labels, or {GIVE}")
     known = np.asarray(labels)
     if known.shape != (len(data),):
         raise InputError("labels", f"{known.shape} labels for {len(data)} rows", "pass one label per row of data")
+    if missing := int(pd.isna(known).sum()):
+        fact = f"{missing:,} of {len(known):,} are missing, and models are retrained on them"
+        raise InputError("labels", fact, f"leave out these rows of data, or {GIVE}")
     return Rows(data, known)
 
 
@@ -99,5 +102,5 @@ class Draws:
             if codes is None or all(len(np.unique(codes[part])) == self._classes for part in parts):
                 return parts
             self.again += 1
-        fact = f"{DRAWS} draws of half of the rows lacked a class each time"
+        fact = f"{DRAWS} draws of {len(parts[0]):,} of {self._count:,} rows lacked a class each time"
         raise InputError("labels", fact, f"pass more rows of the rare class, or {GIVE}")

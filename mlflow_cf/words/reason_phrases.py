@@ -104,6 +104,10 @@ _LIMITS: Final[Phrases] = {
         "en": "{feature}: {value} is no {noun} of type {dtype}",
         "de": "{feature}: {value} ist {noun} vom Typ {dtype}",
     },
+    "exceeded": {
+        "en": "{feature}: {value} is beyond ±{most:.16g}, and only numbers within that can be explained",
+        "de": "{feature}: {value} liegt jenseits von ±{most:.16g}, und nur Zahlen dazwischen lassen sich erklären",
+    },
     "finite_whole_number": {"en": "finite whole number", "de": "keine endliche ganze Zahl"},
     "finite_number": {"en": "finite number", "de": "keine endliche Zahl"},
     "ordinal": {"en": "ordinal", "de": "keine geordnete Ausprägung"},

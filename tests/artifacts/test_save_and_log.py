@@ -4,18 +4,19 @@ import json
 import logging
 
 import mlflow
+import numpy as np
 import pandas as pd
 import pytest
 import small_loans
 from mlflow import MlflowClient
 from mlflow.models import Model, ModelSignature
-from mlflow.types import ColSpec, Schema
+from mlflow.types import ColSpec, Schema, TensorSpec
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.artifact.publish import hand_over as publish
-from mlflow_cf.artifact.publish import inner
+from mlflow_cf.artifact.publish import inner, log
 
 TABLE = small_loans.table()
 LABELS = small_loans.labels(TABLE)
@@ -179,11 +180,22 @@ BAD = {
     "no model folder": ({"model": "."}, "model: there is no MLmodel file"),
     "not a model": ({"model": {"a": 1}}, "model: dict is not a kind of model"),
     "registry name": ({"registered_model_name": "a/b"}, "registered_model_name: Invalid model name"),
+    "requirements file": (
+        {"pip_requirements": "no.txt"},
+        r"pip_requirements: there is no file 'no.txt'; .*\['no.txt'\]",
+    ),
+    "requirements": ({"pip_requirements": 5}, "pip_requirements: a int is not a list"),
+    "requirement": ({"pip_requirements": ["a", 5]}, r"pip_requirements\[1\]: must be a text, got 5"),
+    "code": ({"code_paths": 5}, "code_paths: a int is not a list"),
     "metadata": ({"metadata": {"when": object()}}, "metadata: cannot be written"),
     "example of other rows": ({"input_example": TABLE[["age"]]}, "income: column is missing"),
     "example of another kind": ({"input_example": [1, 2]}, "input_example: is neither rows nor"),
     "example asks too much": ({"input_example": (TABLE.head(1), {"counterfactual": {"count": 1000}})}, "count"),
     "signature": ({"signature": ModelSignature(Schema([ColSpec("long", "age")]))}, "signature: its inputs lack"),
+    "signature of tensors": (
+        {"signature": ModelSignature(Schema([TensorSpec(np.dtype("float64"), (-1, 5))]))},
+        "signature: is one of tensors, and an explained model takes columns; leave the signature out",
+    ),
     "function": (
         {"model": MODEL.predict, "output": "label"},
         "model: predict is a function, .* pass allow_functions=True",
@@ -205,6 +217,27 @@ def test_nothing_is_logged_when_something_does_not_fit(name, tmp_path):
         with pytest.raises(mlflow_cf.InputError, match=message):
             mlflow_cf.save_model(**arguments, path=tmp_path / "broken")
     assert not (tmp_path / "broken").exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"name": 5}, "name: must be a text, got 5"),
+        ({"name": ""}, "name: must be a text, got ''"),
+        ({"name": "a/b.c"}, r"name: 'a/b.c' has \. / in it, .*; write 'a_b_c'"),
+        ({"registered_model_name": 5}, "registered_model_name: must be a text, got 5"),
+        ({"tags": ["x"]}, "tags: a list is not a dict"),
+    ],
+)
+def test_names_and_tags_are_refused_before_anything_is_built(changed, message, monkeypatch):
+    monkeypatch.setattr(log, "build", None)
+    with pytest.raises(mlflow_cf.InputError, match=message):
+        mlflow_cf.log_model(**{"model": MODEL, "name": "broken", "data": TABLE, **OPTIONS, **changed})
+
+
+def test_no_code_paths_are_as_good_as_an_empty_list(tmp_path):
+    mlflow_cf.save_model(MODEL, tmp_path / "model", TABLE, **OPTIONS, code_paths=None)
+    assert mlflow_cf.load_model(tmp_path / "model").model.classes == ("bad", "good")
 
 
 @pytest.mark.parametrize("fault", [OSError("disk full"), KeyboardInterrupt()], ids=["error", "interrupt"])

@@ -21,7 +21,7 @@ from mlflow_cf.artifact.clean import prove_elsewhere
 from mlflow_cf.artifact.format import files, manifest, pickled
 from mlflow_cf.artifact.format.mlmodel import MANIFEST_KEY, MLMODEL, fields_sha256
 from mlflow_cf.artifact.publish import inner, versions
-from mlflow_cf.artifact.publish.requirements import WHEELS, PipRequirements, requirements
+from mlflow_cf.artifact.publish import requirements as pip
 from mlflow_cf.artifact.publish.signature import PARAM, example_rows, inner_signature, signature_of
 from mlflow_cf.artifact.sources import CodePaths
 from mlflow_cf.backgrounds import Background, taken
@@ -80,21 +80,22 @@ class Packaging:
     pip_requirements: str | Sequence[str] | None = None
     metadata: Mapping[str, Any] | None = None
     allow_functions: bool = False
-    code_paths: CodePaths = ()
+    code_paths: CodePaths | None = None
     validate: Validate | None = None
 
     @property
     def writing(self) -> dict[str, Any]:
         """How native models may be written."""
-        return {"allow_functions": self.allow_functions, "code_paths": self.code_paths}
+        return {"allow_functions": self.allow_functions, "code_paths": self.code_paths or ()}
 
     def check(self) -> None:
         """Refuse what nothing can be built with.
 
         Raises:
-            InputError: metadata that are not plain, no list of code paths, an unknown way to validate.
+            InputError: metadata that are not plain, no requirements, no list of code paths, an unknown way to validate.
         """
         _plain_metadata(self.metadata)
+        pip.check(self.pip_requirements)
         code.check(self.code_paths)
         if self.validate not in (None, "here", "process"):
             raise InputError("validate", f"{self.validate!r} is unknown", "pass 'here', 'process' or nothing")
@@ -141,10 +142,10 @@ def build(
     if source is None:
         writing = {"background": explained.background, **packaging.writing}
         lineage = inner.write(opened.remote or model, model_folder, inner_signature(explained.space, opened), **writing)
-    code.add(packaging.code_paths, model_folder)
+    code.add(packaging.code_paths or (), model_folder)
     where = _beside(explained, packed, packaging)
     further = pickled.requirements_of(functions)
-    needed = requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
+    needed = pip.requirements([model_folder, *(one.folder for one in packed)], packaging.pip_requirements, further)
     meta = _write_pyfunc(staged, explained, packaging, needed)
     model_folder.rename(staged / INNER)
     if packed:
@@ -162,7 +163,7 @@ def _beside(explained: ExplainedModel, packed: Sequence[versions.Packed], packag
     return {versions.FOLDER: beside} if beside else {}
 
 
-def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: PipRequirements) -> Model:
+def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging, needed: pip.PipRequirements) -> Model:
     """Let MLflow write its own part: MLmodel, the environment files and the input example."""
     meta = Model(signature=signature_of(explained.space, explained.model, packaging.signature))
     mlflow.pyfunc.save_model(
@@ -174,8 +175,8 @@ def _write_pyfunc(folder: Path, explained: ExplainedModel, packaging: Packaging,
         metadata=_plain_metadata(packaging.metadata),
     )
     for wheel in needed.wheels:
-        (folder / WHEELS).mkdir(exist_ok=True)
-        shutil.copy(wheel, folder / WHEELS)
+        (folder / pip.WHEELS).mkdir(exist_ok=True)
+        shutil.copy(wheel, folder / pip.WHEELS)
     return meta
 
 

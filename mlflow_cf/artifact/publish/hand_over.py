@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from mlflow_cf.model.flavors import OWN_FLAVOR
 # Tag of a logged model and of a version, by which they are found again if their ids never reached us.
 PUBLICATION: Final = "cf.publication"
 TRIES: Final = 3
+NOT_IN_NAMES: Final = "/:.%\"'"  # of logged models
 _UNKNOWN: Final = ErrorCode.Name(RESOURCE_DOES_NOT_EXIST)
 _logger = logging.getLogger(__name__)
 
@@ -44,13 +46,13 @@ class Publication:
         """Return an attempt after asking the registry about its name, so that a bad one fails before anything is built.
 
         Raises:
-            InputError: a name that the registry refuses.
+            InputError: a name that MLflow or the registry refuses, or tags that are no dict.
         """
-        try:
-            if registered_name is not None:
-                is_registered(registered_name)
-        except MlflowException as error:
-            raise InputError("registered_model_name", error.message.rstrip("."), "choose another name") from error
+        _check_name(name)
+        if registered_name is not None:
+            check_registrable(registered_name, "registered_model_name")
+        if tags is not None and not isinstance(tags, Mapping):
+            raise InputError("tags", f"a {type(tags).__name__} is not a dict", 'pass {"name": "value"}')
         return cls(name, registered_name, tags or {})
 
     def publish(self, staged: Path, account: Account, *, last: bool = True) -> ModelInfo:
@@ -168,6 +170,32 @@ class _Staged:
         for name in ("flavors", "signature", "saved_input_example_info", "model_size_bytes", "metadata"):
             setattr(mlflow_model, name, getattr(ready, name))
         mlflow_model.save(str(Path(path) / "MLmodel"))
+
+
+def _check_name(name: object) -> None:
+    """Refuse a name that MLflow takes for no logged model; None lets MLflow choose one."""
+    if name is None:
+        return
+    if not isinstance(name, str) or not name:
+        raise InputError("name", f"must be a text, got {name!r}", "choose a name")
+    odd = sorted(set(name) & set(NOT_IN_NAMES))
+    if odd:
+        fix = f"write {re.sub(f'[{NOT_IN_NAMES}]', '_', name)!r}"
+        raise InputError("name", f"{name!r} has {' '.join(odd)} in it, which MLflow takes in no name", fix)
+
+
+def check_registrable(name: object, path: str) -> None:
+    """Ask the registry about a name for a model, which was given as the argument at `path`.
+
+    Raises:
+        InputError: the registry refuses it.
+    """
+    if not isinstance(name, str):
+        raise InputError(path, f"must be a text, got {name!r}", "choose a name")
+    try:
+        is_registered(name)
+    except MlflowException as error:
+        raise InputError(path, error.message.rstrip("."), "choose another name") from error
 
 
 def is_registered(name: str) -> bool:

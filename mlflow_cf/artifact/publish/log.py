@@ -76,7 +76,7 @@ def save_model(
     pip_requirements: str | Sequence[str] | None = None,
     metadata: Mapping[str, Any] | None = None,
     allow_functions: bool = False,
-    code_paths: CodePaths = (),
+    code_paths: CodePaths | None = None,
     validate: Validate | None = None,
 ) -> None:
     """Save an explained model as an MLflow model folder.
@@ -142,7 +142,7 @@ def log_model(
     tags: Mapping[str, Any] | None = None,
     metadata: Mapping[str, Any] | None = None,
     allow_functions: bool = False,
-    code_paths: CodePaths = (),
+    code_paths: CodePaths | None = None,
     validate: Validate | None = None,
 ) -> ModelInfo:
     """Log an explained model to MLflow, in the active run if there is one, and register it if asked to.

@@ -32,6 +32,24 @@ class PipRequirements:
     wheels: tuple[Path, ...] = ()
 
 
+def check(given: Given) -> None:
+    """Refuse what names no requirements.
+
+    Raises:
+        InputError: a path without a file, or no list of texts.
+    """
+    if isinstance(given, str):
+        if not Path(given).is_file():
+            fix = f"pass the path of a requirements file, or a list: [{given!r}]"
+            raise InputError("pip_requirements", f"there is no file {given!r}", fix)
+        return
+    if given is not None and not isinstance(given, Sequence):
+        raise InputError("pip_requirements", f"a {type(given).__name__} is not a list", "pass a list of texts")
+    for place, line in enumerate(given or ()):
+        if not isinstance(line, str):
+            raise InputError(f"pip_requirements[{place}]", f"must be a text, got {line!r}", f"write {str(line)!r}")
+
+
 def requirements(folders: Sequence[Path], given: Given, further: Sequence[str] = ()) -> PipRequirements:
     """Return mlflow-cf's requirement and those `given` by the user, or else those of the models in `folders`.
 

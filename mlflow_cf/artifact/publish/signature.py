@@ -45,6 +45,9 @@ def signature_of(space: FeatureSpace, model: OpenModel, given: ModelSignature | 
     params = ParamSchema([ParamSpec(PARAM, Object(keys), default={})])
     if given is None or given.inputs is None:
         return ModelSignature(inputs=_inputs(space), outputs=_outputs(space, model), params=params)
+    if given.inputs.is_tensor_spec():
+        fact = "is one of tensors, and an explained model takes columns"
+        raise InputError("signature", fact, "leave the signature out")
     names = set(map(str, given.inputs.input_names()))
     if names != set(space.names):
         lost, more = sorted(set(space.names) - names), sorted(names - set(space.names))

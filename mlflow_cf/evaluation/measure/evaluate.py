@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from mlflow_cf.artifact.publish.hand_over import check_registrable
 from mlflow_cf.artifact.publish.log import log_with_explainer
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation import told
@@ -167,6 +168,8 @@ def evaluate(
         InputError: arguments that do not fit, or no explainer that can do it.
         KeyboardInterrupt: by Ctrl-C; what was measured by then is logged, and a run of our own has failed.
     """
+    if register_winner is not None:
+        check_registrable(register_winner, "register_winner")
     how = Measuring(None, count, seed, time_limit_s, max_evaluations, certify)
     task = tasks_of(rows)(source_of(model), rows, how, labels=labels, explainers=explainers, groups=groups, risk=risk,
                           metrics=metrics)  # fmt: skip
