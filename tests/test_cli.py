@@ -14,11 +14,14 @@ import pandas as pd
 import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
+from sklearn.compose import make_column_transformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 from sklearn.tree import DecisionTreeClassifier
 
 import mlflow_cf
 from mlflow_cf.cli import COMMANDS, main
-from mlflow_cf.cli.shared import EXITS, QUICK, Exit
+from mlflow_cf.cli.shared import EXITS, QUICK, Exit, read_rows
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +269,136 @@ def test_interruptions_have_a_code_of_their_own(saved, monkeypatch):
     monkeypatch.setattr("mlflow_cf.cli.checking.verify_folder", interrupted)
     result = run("verify", "-m", saved / "explained")
     assert (result.exit_code, result.stderr) == (Exit.INTERRUPTED, "interrupted\n")
+
+
+def test_an_interruption_of_the_imports_has_that_code_too(monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("mlflow_cf.cli.import_module", interrupted)
+    result = run("verify", "-m", "none")
+    assert (result.exit_code, result.stderr) == (Exit.INTERRUPTED, "interrupted\n")
+
+
+def is_refused(result, message):
+    """Hold that a command has told a mistake in a line."""
+    assert (result.exit_code, message in result.stderr) == (Exit.WRONG, True), result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("ending", [".csv", ".parquet"])
+@pytest.mark.parametrize("linked", [False, True])
+def test_an_output_is_not_the_rows(saved, tmp_path, ending, linked):
+    rows, output = tmp_path / f"rows{ending}", tmp_path / f"{'link' if linked else 'rows'}{ending}"
+    table = pd.read_csv(saved / "rows.csv")
+    table.to_csv(rows, index=False) if ending == ".csv" else table.to_parquet(rows)
+    before = rows.read_bytes()
+    if linked:
+        output.hardlink_to(rows)
+    is_refused(run("explain", "-m", saved / "explained", "-i", rows, "-o", output), "is the file of the rows")
+    is_refused(run("report", "-m", saved / "explained", "-i", rows, "-o", output), "is none of .html, .htm")
+    assert rows.read_bytes() == before
+
+
+def test_a_page_is_not_the_rows(saved, tmp_path):
+    page = tmp_path / "page.html"
+    page.symlink_to(saved / "rows.csv")
+    words = ("-m", saved / "explained", "-i", saved / "rows.csv", "-o", page)
+    is_refused(run("report", *words), "page.html is the file of the rows")
+    is_refused(run("monitor", "table.parquet", "-o", "table.parquet"), "is none of .html, .htm")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("empty.csv", b""),
+        ("ragged.csv", b"income,age\n1,2\n1,2,3\n"),
+        ("latin.csv", "income,age,name\n1,2,M\u00fcller\n".encode("latin-1")),
+        ("bytes.csv", bytes(range(256))),
+        ("bytes.parquet", bytes(range(256))),
+        ("broken.json", b'[{"income": 1'),
+        ("scalars.json", b'{"age": 3}'),
+    ],
+)
+def test_rows_that_cannot_be_read_are_a_mistake(saved, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content)
+    model = ("-m", saved / "explained")
+    for words in (("explain", *model, "-i"), ("evaluate", *model, "-r"), ("suggest", "-i"), ("ui", *model, "--rows")):
+        is_refused(run(*words, tmp_path / name), f"{name} cannot be read: ")
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(saved, tmp_path, monkeypatch):
+    monkeypatch.setattr("mlflow_cf.cli.explaining.read_rows", lambda *_, **__: pytest.fail("worked"))
+    for folder in (tmp_path / "none", saved / "rows.csv"):
+        words = ("explain", "-m", saved / "explained", "-i", saved / "rows.csv", "-o", folder / "found.csv")
+        is_refused(run(*words), "found.csv cannot be written (")
+        is_refused(
+            run("suggest", "-i", saved / "rows.csv", "-o", folder / "found.yaml"), "found.yaml cannot be written ("
+        )
+
+
+@pytest.mark.parametrize("name", ["found.csv", "found.yaml"])
+def test_a_disk_that_is_full_leaves_the_old_file(saved, tmp_path, monkeypatch, name):
+    (tmp_path / name).write_text("old")
+    monkeypatch.setattr("pathlib.Path.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left")))
+    words = ("suggest",) if name == "found.yaml" else ("explain", "-m", saved / "explained")
+    is_refused(
+        run(*words, "-i", saved / "rows.csv", "-o", tmp_path / name), f"{name} cannot be written (No space left)"
+    )
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [(name, "old")]
+
+
+@pytest.fixture(scope="module")
+def coded(saved):
+    """Return the folder of a model of codes that look like numbers, and of levels that look like missing values."""
+    data = pd.DataFrame({"code": ["01", "02", "10", "NA"] * 20, "group": ["None", "x"] * 40, "age": range(20, 100)})
+    encoded = make_column_transformer((OneHotEncoder(), ["code", "group"]), remainder="passthrough")
+    model = make_pipeline(encoded, DecisionTreeClassifier(random_state=0)).fit(data, data["code"] == "10")
+    mlflow_cf.save_model(model, saved / "coded", data, target=True)
+    return saved / "coded"
+
+
+@pytest.mark.parametrize("ending", [".csv", ".json", ".parquet"])
+def test_columns_of_text_are_read_as_they_are_written(coded, tmp_path, ending):
+    table = pd.DataFrame({"code": ["01", "NA", None], "group": ["None", "x", "x"], "age": [20, 21, 22]})
+    path = tmp_path / f"rows{ending}"
+    {".csv": table.to_csv, ".parquet": table.to_parquet}.get(ending, table.to_json)(path)
+    found = json.loads(run("explain", "-m", coded, "-i", path).stdout)
+    changes = [{one["feature"]: one["from"] for one in record["counterfactuals"][0]["changes"]} for record in found[:2]]
+    assert [one["code"] for one in changes] == ["01", "NA"]
+    read = read_rows(path, models=[str(coded)])
+    assert read["code"].isna().tolist() == [False, False, True]
+    assert read["group"].tolist() == ["None", "x", "x"]
+    assert read["age"].tolist() == [20, 21, 22]
+    assert read_rows(path, models=[str(tmp_path / "none")])["age"].tolist() == [20, 21, 22]
+
+
+def test_a_comparison_reads_texts_as_its_models_take_them(coded, tmp_path):
+    pd.DataFrame({"code": ["01", "NA"], "group": ["None", "x"], "age": [20, 21]}).to_csv(tmp_path / "r.csv")
+    found = json.loads(run("compare", coded, "-r", tmp_path / "r.csv", "--json").stdout)
+    assert found["metrics"][str(coded)]["cf/coverage"] == 1
+
+
+def test_a_metric_that_does_not_exist_is_refused_beside_the_figures(saved):
+    words = ("evaluate", "-m", saved / "explained", "-r", saved / "rows.csv")
+    result = run(*words, "--metric", "(["), run(*words, "--metric", "cf/gowre", "--metric", "cf/gower")
+    is_refused(result[0], "--metric: no metric is called '(['")
+    is_refused(result[1], "--metric: no metric is called 'cf/gowre'; did you mean 'cf/gower'?")
+    assert json.loads(result[1].stdout)["cf/coverage"] == 1
+
+
+def test_where_nothing_was_to_be_explained_a_comparison_says_so_alone(saved, tmp_path, caplog):
+    pd.DataFrame({"income": [44_000, 43_000], "age": [40, 60]}).to_csv(tmp_path / "rows.csv", index=False)
+    copy = shutil.copytree(saved / "explained", tmp_path / "copy")
+    result = told("compare", saved / "explained", copy, "-r", tmp_path / "rows.csv")
+    lines = result.stdout.splitlines()
+    assert [line.partition(" ")[0] for line in lines if line] == ["Comparison", "note:", "note:", "run"]
+    assert "no row misses the target" in result.stdout
+    assert "pictures of an evaluation" not in caplog.text
+
+
+def test_a_time_limit_is_positive(saved):
+    is_refused(run("check", "record.json", "-m", saved / "explained", "--time-limit", "-1"), "not in the range x>0")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

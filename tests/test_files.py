@@ -360,8 +360,10 @@ def test_the_command_writes_the_same(saved, explained, rows, tmp_path):
     [
         (("-i", "rows.csv", "-o", "out.parquet", "--key", "id"), "goes with rows and table as .parquet"),
         (("-i", "none.parquet", "-o", "out.parquet"), "is neither a parquet file nor a folder of some"),
-        (("-i", ".", "-o", "out.csv"), "needs a .parquet file for the table"),
-        (("-i", "."), "needs a .parquet file for the table"),
+        (("-i", ".", "-o", "../out.csv"), "--input-path is a folder; name a .parquet file with -o"),
+        (("-i", "."), "--input-path is a folder; name a .parquet file with -o"),
+        (("-i", ".", "-o", "out.parquet"), "out.parquet lies among the rows; name a file elsewhere"),
+        (("-i", "rows.parquet", "-o", "rows.parquet"), "rows.parquet is the file of the rows; name another file"),
         (("-i", "rows.parquet", "-o", "out.parquet", "--key", "idd"), "did you mean 'id'?"),
         (("-i", "no.parquet", "-o", "out.parquet"), "no.parquet: cannot be read as parquet"),
         (("-i", "empty.parquet", "-o", "out.parquet"), "empty.parquet: has no rows"),
@@ -379,6 +381,23 @@ def test_mistakes_are_one_clear_message(saved, rows, tmp_path, monkeypatch, word
     assert message in result.output
     assert "Traceback" not in result.output
     assert not Path("out.parquet").exists()
+
+
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_an_interruption_names_the_parts_that_the_command_goes_on_after(saved, rows, tmp_path, monkeypatch, blocks):
+    answer, left = files_explain.answer_block, iter([True] * blocks)
+
+    def interrupted(*asked):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return answer(*asked)
+
+    monkeypatch.setattr(files_explain, "answer_block", interrupted)
+    monkeypatch.setattr(RowFiles.of.__func__, "__defaults__", (7,))
+    source = written(tmp_path / "rows.parquet", rows)
+    result = command("explain", "-m", saved, "-i", source, "-o", tmp_path / "out.parquet", "--jobs", "1")
+    kept = f"; the same command goes on after the {blocks} parts that it has finished" if blocks else ""
+    assert (result.exit_code, result.stderr) == (130, f"interrupted{kept}\n")
 
 
 SLOWLY = """

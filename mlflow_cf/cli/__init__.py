@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import click
 
-from mlflow_cf.cli.shared import EXITS, quiet_downloads
+from mlflow_cf.cli.shared import EXITS, Exit, leave, quiet_downloads
 from mlflow_cf.version import VERSION
 
 
@@ -44,6 +44,14 @@ COMMANDS: Final = {
 
 class Commands(click.Group):
     """All commands, in the order in which they are needed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Import and run a command; an interruption of either has an exit code of its own."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            click.echo(str(error) or "interrupted", err=True)
+            leave(Exit.INTERRUPTED)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
         """Return their names."""

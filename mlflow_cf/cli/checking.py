@@ -73,7 +73,13 @@ def verify(model_uri: str, *, as_json: bool | None) -> None:
 @command(examples=("mlflow-cf check record.json -m models:/credit@champion",))
 @click.argument("record", type=click.Path(path_type=Path))
 @model_option
-@click.option("--time-limit", default=30.0, show_default=True, help="Seconds for the search that proves again.")
+@click.option(
+    "--time-limit",
+    default=30.0,
+    show_default=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="Seconds for the search that proves again.",
+)
 @json_option
 def check(record: Path, model_uri: str, time_limit: float, *, as_json: bool | None) -> None:
     """Check a record against a model: exit with 1 if something no longer holds, with 3 if a proof is not made again."""
@@ -115,7 +121,7 @@ def schema(*, record: bool) -> None:
 def replay(trace_id: str, model_uri: str | None, rows: Path | None, *, as_json: bool | None) -> None:
     """Compute the explanation of a trace again; exit with 1 if it differs from what was answered."""
     with friendly_errors():
-        table = None if rows is None else read_rows(rows, "--rows")
+        table = None if rows is None else read_rows(rows, "--rows", [] if model_uri is None else [model_uri])
         found = replay_trace(trace_id, model_uri=model_uri, rows=table)
     if wants_json(as_json):
         print_json(found.to_dict())

@@ -19,11 +19,10 @@ from mlflow_cf.artifact.publish.log import load_model
 from mlflow_cf.artifact.publish.signature import PARAM
 from mlflow_cf.artifact.served import origin_of
 from mlflow_cf.cli.shared import (
-    Exit,
+    check_ending,
     command,
     friendly_errors,
     json_option,
-    leave,
     model_option,
     print_json,
     read_rows,
@@ -33,6 +32,8 @@ from mlflow_cf.cli.shared import (
 from mlflow_cf.errors import did_you_mean
 from mlflow_cf.explained import ExplainedModel
 from mlflow_cf.files.explain import Asked, explain_files
+from mlflow_cf.files.output import check_is_not, check_writable, whole
+from mlflow_cf.files.parts import finished_parts
 from mlflow_cf.files.rows import RowFiles
 from mlflow_cf.model.flavors import fetch
 from mlflow_cf.parquet import parquet_files
@@ -40,9 +41,12 @@ from mlflow_cf.request.admission import Admission
 from mlflow_cf.suggest import suggest_constraints
 from mlflow_cf.words.explanations import Explanations
 from mlflow_cf.words.result import Status
+from mlflow_cf.words.sentences import counted
 
 PIPE_WIDTH: Final = 200  # characters of a table that no terminal bounds
 TABLES: Final = (".csv", ".parquet")
+OUTPUT: Final = "--output-path"
+INTERRUPTED: Final = "interrupted; the same command goes on after the {} that it has finished"
 
 
 @command(
@@ -73,22 +77,25 @@ def explain(
     """Explain the rows of a file: a table on a terminal, records of a reply in a pipe, a file where one is named."""
     only, key, places = which["only"], which["key"], Admission(which["jobs"])
     in_parts = input_path.is_dir() or (input_path.suffix == output_path.suffix == ".parquet" if output_path else False)
-    if output_path is not None and output_path.suffix not in TABLES:
-        raise click.BadParameter(f"{output_path.name} is none of {', '.join(TABLES)}", param_hint="--output-path")
+    if output_path is not None:
+        check_ending(output_path, TABLES)
     if key is not None and not in_parts:
         raise click.BadParameter("goes with rows and table as .parquet", param_hint="--key")
     asked = _read_query(query)
     with friendly_errors():
+        if output_path is not None:
+            check_is_not(output_path, input_path, OUTPUT)
         if in_parts:
             click.echo(_explain_in_parts(model_uri, input_path, output_path, Asked(asked, only, key), places))
             return
-        rows = read_rows(input_path)
+        if output_path is not None:
+            check_writable(output_path, OUTPUT)
+        rows = read_rows(input_path, models=[model_uri])
         explained = replace(load_model(model_uri), admission=places)
         explained.warm_up()  # the clock of the request shall not pay for what is compiled on first use
         answers = explained.request(rows.reset_index(drop=True), {PARAM: asked})
-    _hand_over(
-        answers, [at for at, one in enumerate(answers.statuses) if not only or one in only], output_path, as_json
-    )
+        kept = [at for at, one in enumerate(answers.statuses) if not only or one in only]
+        _hand_over(answers, kept, output_path, as_json)
 
 
 def _hand_over(answers: Explanations, kept: Sequence[int], output_path: Path | None, as_json: bool | None) -> None:  # noqa: FBT001
@@ -96,7 +103,8 @@ def _hand_over(answers: Explanations, kept: Sequence[int], output_path: Path | N
     if output_path is not None:
         table = answers.to_table(kept)
         write = table.to_csv if output_path.suffix == ".csv" else table.to_parquet
-        write(output_path, index=False)
+        with whole(output_path, OUTPUT) as part:
+            write(part, index=False)
         click.echo(answers.summary)
     elif wants_json(as_json):
         print_json([answers[number].to_dict() for number in kept])
@@ -143,7 +151,7 @@ def _explain_in_parts(
 ) -> str:
     """Explain the rows of parquet files into another one, and return how many there are of each status."""
     if output_path is None or output_path.suffix != ".parquet":
-        raise click.BadParameter("a folder of rows needs a .parquet file for the table", param_hint="--output-path")
+        raise click.BadParameter("--input-path is a folder; name a .parquet file with -o", param_hint=OUTPUT)
     parquet_files(input_path)
     folder = fetch(model_uri)
     explained: ExplainedModel = replace(load_model(folder), admission=places)
@@ -152,8 +160,8 @@ def _explain_in_parts(
     try:
         return explain_files(explained, origin_of(folder).manifest_sha256, rows, output_path, asked)
     except KeyboardInterrupt:
-        click.echo("interrupted; the same command goes on with what is finished", err=True)
-        leave(Exit.INTERRUPTED)
+        finished = finished_parts(output_path)
+        raise KeyboardInterrupt(INTERRUPTED.format(counted(finished, "part")) if finished else "") from None
 
 
 def _read_query(text: str) -> dict[str, Any]:
@@ -173,16 +181,19 @@ def _read_query(text: str) -> dict[str, Any]:
 @click.option("--seed", default=0, show_default=True, help="Draws the rows of a large table.")
 def suggest(input_path: Path, output_path: Path | None, labels: str | None, seed: int) -> None:
     """Suggest constraints that training rows show, as YAML to be reviewed."""
-    if output_path is not None and output_path.suffix not in (".yaml", ".yml"):
-        raise click.BadParameter(f"{output_path.name} is none of .yaml, .yml", param_hint="--output-path")
+    if output_path is not None:
+        check_ending(output_path, (".yaml", ".yml"))
     with friendly_errors():
+        if output_path is not None:
+            check_writable(output_path, OUTPUT)
         rows = read_rows(input_path)
         if labels is not None and labels not in rows:
             raise click.BadParameter(did_you_mean(labels, rows.columns, "columns"), param_hint="--labels")
         target = None if labels is None else rows.pop(labels)
         found = suggest_constraints(rows, target, seed=seed)
-    if output_path is None:
-        click.echo(found.to_yaml(), nl=False)
-        return
-    output_path.write_text(found.to_yaml(), encoding="utf-8")
-    click.echo(found.summary)
+        if output_path is None:
+            click.echo(found.to_yaml(), nl=False)
+            return
+        with whole(output_path, OUTPUT) as part:
+            part.write_text(found.to_yaml(), encoding="utf-8")
+        click.echo(found.summary)

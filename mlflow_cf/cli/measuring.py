@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
 from mlflow_cf.cli.shared import (
+    HTML,
     certify_option,
+    check_ending,
     command,
     count_option,
     explainers_option,
@@ -22,10 +25,14 @@ from mlflow_cf.cli.shared import (
     seed_option,
     wants_json,
 )
+from mlflow_cf.errors import InputError, did_you_mean, raise_all
 from mlflow_cf.evaluation.compare.comparison import Comparison, read_thresholds
+from mlflow_cf.evaluation.compare.versions import candidates_of, is_name
 from mlflow_cf.evaluation.compare.versions_compared import compare
 from mlflow_cf.evaluation.measure.evaluate import evaluate
+from mlflow_cf.evaluation.measure.headline import unmatched
 from mlflow_cf.evaluation.reported import report
+from mlflow_cf.files.output import check_is_not
 
 
 @command(
@@ -50,11 +57,18 @@ def evaluate_rows(model_uri: str, rows: Path, *, as_json: bool | None, **options
     """Explain the rows of a file, measure the answers, and log everything to a run of MLflow."""
     explainers, groups = (options.pop(name) or None for name in ("explainers", "groups"))
     with friendly_errors():
-        found = evaluate(model_uri, read_rows(rows, "--rows"), explainers=explainers, groups=groups, **options)
+        found = evaluate(
+            model_uri, read_rows(rows, "--rows", [model_uri]), explainers=explainers, groups=groups, **options
+        )
     if wants_json(as_json):
         print_json(dict(found.metrics))
     else:
         click.echo(f"{found}\nrun {found.run_id}")
+    with friendly_errors():
+        raise_all(
+            InputError("--metric", f"no metric is called {name!r}", did_you_mean(name, found.metrics, "metrics"))
+            for name in unmatched(found.metrics, options["metrics"])
+        )
 
 
 @command("report", examples=("mlflow-cf report -m models:/credit/1 -i rows.csv -o report.html -g sex",))
@@ -68,9 +82,11 @@ def evaluate_rows(model_uri: str, rows: Path, *, as_json: bool | None, **options
 @certify_option
 def report_rows(model_uri: str, input_path: Path, output_path: Path, **options: Any) -> None:
     """Explain the rows of a file, and write what came of it as one HTML file."""
+    check_ending(output_path, HTML)
     explainers, groups = (options.pop(name) or None for name in ("explainers", "groups"))
     with friendly_errors():
-        table = read_rows(input_path)
+        check_is_not(output_path, input_path, "--output-path")
+        table = read_rows(input_path, models=[model_uri])
         written = report(model_uri, table, output_path, explainers=explainers, groups=groups, **options)
     click.echo(f"{written}, {written.stat().st_size:,} bytes")
 
@@ -98,14 +114,21 @@ def compare_versions(
     versions, explainers, groups = (options.pop(name) or None for name in ("versions", "explainers", "groups"))
     named = None if versions is None else versions.split(",")
     with friendly_errors():
-        gate, table = read_thresholds(threshold), read_rows(rows, "--rows")
-        sources = models[0] if len(models) == 1 else list(models)
+        gate, sources = read_thresholds(threshold), models[0] if len(models) == 1 else list(models)
+        table = read_rows(rows, "--rows", _uris(sources, named))
         found = compare(sources, table, versions=named, explainers=explainers, groups=groups, **options)
         in_words = not wants_json(as_json)
         click.echo(f"{found}\nrun {found.run_id}") if in_words else print_json(_facts(found))
         found.validate(gate)
     if gate and in_words:
         click.echo(f"{found.newest} passes")
+
+
+def _uris(sources: str | list[str], versions: Sequence[str] | None) -> Sequence[str]:
+    """Return the URIs of what is compared: versions of a registered model, or what is named itself."""
+    if isinstance(sources, str) and is_name(sources):
+        return [str(one.source) for one in candidates_of(sources, versions)[0]]
+    return [sources] if isinstance(sources, str) else sources
 
 
 def _facts(found: Comparison) -> dict[str, Any]:

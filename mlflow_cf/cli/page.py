@@ -46,7 +46,8 @@ def ui(uris: tuple[str, ...], port: int, rows: Path | None, *, opens: bool) -> N
 
     if len(uris) > 2:
         raise click.BadParameter("at most two models are compared", param_hint="--model-uri")
-    table = None if rows is None else read_rows(rows, "--rows")
+    with friendly_errors():
+        table = None if rows is None else read_rows(rows, "--rows", uris)
     with socket.socket() as listening:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import IntEnum
 from pathlib import Path
@@ -28,12 +28,13 @@ class Exit(IntEnum):
     INTERRUPTED = 130
 
 
+HTML: Final = (".html", ".htm")
 EXITS: Final = {
     Exit.DONE: "done; what was checked holds",
     Exit.FAILS: "what was checked fails: a threshold, a gate, drift, a record, an artifact, an answer that differs",
     Exit.WRONG: "a mistake in what was asked, or something that cannot be read",
     Exit.UNDECIDED: "nothing could be decided: a proof that is not made again, no window to test, no verdict",
-    Exit.INTERRUPTED: "interrupted; what was finished is kept",
+    Exit.INTERRUPTED: "interrupted; finished parts of .parquet tables are kept, and what was measured is logged",
 }
 BARS: Final = "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"
 MOST_NAMED: Final = 50  # registered models that a shell offers
@@ -146,8 +147,7 @@ def leave(code: Exit) -> NoReturn:
 def friendly_errors(artifact: Exit = Exit.WRONG) -> Iterator[None]:
     """Print our errors as one message and exit with 2; a stack trace helps nobody at a terminal.
 
-    A threshold that is missed exits with 1, an interruption with 130, and an `artifact` that is none or was altered
-    as the command says.
+    A threshold that is missed exits with 1, and an `artifact` that is none or was altered as the command says.
     """
     from mlflow.models.evaluation.validation import ModelValidationFailedException  # noqa: PLC0415  seconds
 
@@ -161,21 +161,23 @@ def friendly_errors(artifact: Exit = Exit.WRONG) -> Iterator[None]:
     except CounterfactualError as error:
         click.ClickException(error.message).show()
         leave(artifact if isinstance(error, ArtifactError) else Exit.WRONG)
-    except KeyboardInterrupt as error:
-        click.echo(str(error) or "interrupted", err=True)
-        leave(Exit.INTERRUPTED)
 
 
-def read_rows(path: Path, hint: str = "--input-path") -> pd.DataFrame:
-    """Return the rows of a file.
+def check_ending(path: Path, endings: Sequence[str]) -> None:
+    """Refuse an output whose name ends in another way."""
+    if path.suffix not in endings:
+        raise click.BadParameter(f"{path.name} is none of {', '.join(endings)}", param_hint="--output-path")
+
+
+def read_rows(path: Path, hint: str = "--input-path", models: Iterable[str] = ()) -> pd.DataFrame:
+    """Return the rows of a file; what one of these models takes as text stays as it is written.
 
     Raises:
-        BadParameter: there is none, or it is of another kind; `hint` names the option.
+        BadParameter: there is none; `hint` names the option.
+        InputError: it is of another kind, or cannot be read.
     """
-    from mlflow_cf.files.rows import READERS  # noqa: PLC0415  seconds
+    from mlflow_cf.files.tables import read_table, text_columns  # noqa: PLC0415  seconds
 
     if not path.is_file():
         raise click.BadParameter(f"there is no file {str(path)!r}", param_hint=hint)
-    if path.suffix not in READERS:
-        raise click.BadParameter(f"{path.name} is none of {', '.join(READERS)}", param_hint=hint)
-    return READERS[path.suffix](path)
+    return read_table(path, hint, frozenset().union(*map(text_columns, models)))

@@ -12,7 +12,9 @@ from typing import Any
 import click
 
 from mlflow_cf.cli.shared import (
+    HTML,
     Exit,
+    check_ending,
     command,
     friendly_errors,
     groups_option,
@@ -113,6 +115,8 @@ def monitor_served(source: tuple[str, ...], output_path: Path | None, *, as_json
 
     SOURCE is an experiment with traces, or several, by name or id; or an inference table: .parquet files, or folders.
     """
+    if output_path is not None:
+        check_ending(output_path, HTML)
     groups, columns = options.pop("groups") or None, _pairs(options.pop("columns"))
     with _undecided(), friendly_errors():
         asked = source[0] if len(source) == 1 else list(source)

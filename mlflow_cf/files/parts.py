@@ -46,7 +46,7 @@ class Parts:
     @property
     def folder(self) -> Path:
         """Where the parts lie."""
-        return self.output.with_name(self.output.name + SUFFIX)
+        return _folder_of(self.output)
 
     def begin(self) -> list[Counter[str]]:
         """Make the folder, or take up what is finished: for each part from the first on, its rows by status.
@@ -149,6 +149,15 @@ class Parts:
             fact = f"cannot be written ({error.strerror or error})"
             fix = f"{kept}make room or choose another place, then run the same command again"
             raise InputError(str(self.output), fact, fix) from error
+
+
+def finished_parts(output: Path) -> int:
+    """Return how many parts of a file lie beside it, finished."""
+    return sum(1 for _ in _folder_of(output).glob(f"part-??????{_PART}"))
+
+
+def _folder_of(output: Path) -> Path:
+    return output.with_name(output.name + SUFFIX)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,11 +18,6 @@ from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.features import FeatureSpace
 from mlflow_cf.parquet import footer, parquet_files
 
-READERS: Final[Mapping[str, Callable[[Path], pd.DataFrame]]] = {  # of whole tables, by the end of the file's name
-    ".csv": pd.read_csv,
-    ".json": pd.read_json,
-    ".parquet": pd.read_parquet,
-}
 # Of a block: its explanations hold some tens of megabytes. With half as many, XGBoost on Adult takes 10 % longer on one
 # core, and 13 % on two.
 ROWS_A_BLOCK: Final = 20_000

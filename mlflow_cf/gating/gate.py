@@ -19,6 +19,7 @@ from mlflow.models.evaluation.validation import ModelValidationFailedException
 from mlflow_cf.errors import CounterfactualError, InputError
 from mlflow_cf.evaluation.compare.comparison import Comparison
 from mlflow_cf.evaluation.compare.versions_compared import compare
+from mlflow_cf.files.tables import text_columns
 from mlflow_cf.gating.registry import MOVING, UNFINISHED, Claim, Registry, UndecidedError, reached
 from mlflow_cf.gating.rules import GateRules, read_rules, rules_for
 from mlflow_cf.validation import validated
@@ -130,7 +131,7 @@ def _decided(registry: Registry, version: str, champion: str | None, rules: Gate
     if told.get("state") in UNFINISHED:
         _end(told.get("run_id", ""))
     try:
-        table, digest = rules.table()
+        table, digest = rules.table(text_columns(f"models:/{registry.name}/{version}"))
         same = told.get("digest") == digest and told.get("champion") == (champion or "none")
         if same and not again and told.get("state") in ("passed", "refused", MOVING):
             passed, reasons = told["state"] != "refused", tuple(filter(None, [told.get("reason")]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.compare.comparison import read_thresholds
-from mlflow_cf.files.rows import READERS
+from mlflow_cf.files.tables import read_table
 from mlflow_cf.validation import validated
 
 URI: Final = re.compile(r"[a-z][a-z0-9+.-]+:/")  # of an artifact; drives of Windows have one letter
@@ -67,8 +67,8 @@ class GateRules(BaseModel):
         """
         return read_thresholds(self.thresholds)
 
-    def table(self) -> tuple[pd.DataFrame, str]:
-        """Return the rows, and a digest of them and of these rules.
+    def table(self, texts: Collection[str] = ()) -> tuple[pd.DataFrame, str]:
+        """Return the rows, in which `texts` are columns of text, and a digest of them and of these rules.
 
         Raises:
             InputError: there is no such table, or it cannot be read.
@@ -79,14 +79,9 @@ class GateRules(BaseModel):
                 path = Path(mlflow.artifacts.download_artifacts(self.rows))
             except (MlflowException, OSError) as error:
                 raise InputError("rows", f"{self.rows} cannot be fetched: {error}", "name an artifact") from None
-        if path.suffix not in READERS:
-            raise InputError("rows", f"{path.name} is none of {', '.join(READERS)}", "store the table as one of them")
-        try:
-            data = path.read_bytes()
-            table = READERS[path.suffix](path)
-        except (OSError, ValueError) as error:
-            raise InputError("rows", f"{path} cannot be read: {error}", "name a table") from None
-        return table, hashlib.sha256(self.model_dump_json(exclude={"rows"}).encode() + data).hexdigest()[:16]
+        table = read_table(path, "rows", texts)
+        written = self.model_dump_json(exclude={"rows"}).encode() + path.read_bytes()
+        return table, hashlib.sha256(written).hexdigest()[:16]
 
 
 def read_rules(path: Path) -> dict[str, GateRules]:

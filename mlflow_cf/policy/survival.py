@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
-from scipy.special import betainc, betaincinv
+from scipy.special import betainc
 
 from mlflow_cf.errors import InputError
 from mlflow_cf.validation import Number, validated
@@ -47,11 +47,6 @@ def confidence_of(agreeing: int, of: int, holds: float) -> float:
 def share_held(agreeing: int, of: int) -> float:
     """Return the expected share of all models under which an answer holds: the mean of the posterior."""
     return (1 + agreeing) / (2 + of)
-
-
-def least_held(agreeing: int, of: int, confidence: float) -> float:
-    """Return the largest share of models of which it is so probable that the answer holds under as many or more."""
-    return float(betaincinv(1 + agreeing, 1 + of - agreeing, 1.0 - confidence))
 
 
 def needed_of(of: int, holds: float, confidence: float) -> int | None:

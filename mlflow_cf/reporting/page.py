@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +17,7 @@ from markupsafe import Markup
 
 from mlflow_cf.cards import Pictures, card, definitions
 from mlflow_cf.cards import style as card_style
-from mlflow_cf.errors import InputError
+from mlflow_cf.files.output import whole
 from mlflow_cf.reporting.data import NOT_ASKED, PROOFS, STATUSES, Findings, Material, obstacle
 from mlflow_cf.reporting.groups import groups_of
 from mlflow_cf.reporting.overview import overview
@@ -110,19 +109,9 @@ def write(path: Path, text: str) -> None:
     Raises:
         InputError: the path is a folder, or cannot be written to.
     """
-    try:
+    with whole(path, "path") as part:
         path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f".{secrets.token_hex(8)}.part")
-        try:
-            with part.open("x", encoding="utf-8", errors="replace", newline="\n") as file:
-                file.write(text)
-            part.replace(path)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        fact = f"cannot be written to ({error.strerror or type(error).__name__})"
-        raise InputError("path", fact, "name a file in a folder that you may write to") from error
+        part.write_text(text, encoding="utf-8", errors="replace", newline="\n")
 
 
 @cache

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from scipy.special import bdtr, gammaln
+from scipy.special import bdtr
 
 FALSE_ALARMS: Final = 0.01  # the probability that a table of independent columns gets any relation suggested, at most
 KINDS_TESTED: Final = 4  # orders, dependencies, one-hot sets, implications
@@ -43,8 +43,3 @@ def log_tail(exceptions: int, rows: int, rate: float) -> float:
         return -math.inf if rate >= 1 else rows * math.log1p(-rate)
     tail = float(bdtr(exceptions, rows, min(rate, 1.0)))
     return math.log(tail) if tail > 0 else -math.inf
-
-
-def log_choose(among: int, chosen: int) -> float:
-    """Return the log of the number of ways to choose some of a set."""
-    return float(gammaln(among + 1) - gammaln(chosen + 1) - gammaln(among - chosen + 1))

@@ -30,7 +30,7 @@ from mlflow_cf.goal.scorer import lower_bound, may_meet, upper_bound
 from mlflow_cf.goal.targets import lacking, rate_sums
 from mlflow_cf.model.judge import OpenModel
 from mlflow_cf.policy import Target
-from mlflow_cf.policy.survival import confidence_of, least_held, models_for, needed_of, share_held
+from mlflow_cf.policy.survival import confidence_of, models_for, needed_of, share_held
 from mlflow_cf.problem import Budget
 from mlflow_cf.problem.actions import Within
 from mlflow_cf.structures import score_rows
@@ -468,7 +468,6 @@ def test_the_numbers_are_those_of_the_beta_distribution(
     posterior = beta(1 + agreeing, 1 + of - agreeing)
     assert confidence_of(agreeing, of, holds) == pytest.approx(posterior.sf(holds), abs=1e-12)
     assert share_held(agreeing, of) == pytest.approx(posterior.mean())
-    assert posterior.sf(least_held(agreeing, of, confidence)) == pytest.approx(confidence, abs=1e-9)
     needed = needed_of(of, holds, confidence)
     shown = [confidence_of(k, of, holds) >= confidence for k in range(of + 1)]
     assert needed == (shown.index(True) if any(shown) else None)

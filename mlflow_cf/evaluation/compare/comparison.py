@@ -140,7 +140,8 @@ class Comparison:
     def __repr__(self) -> str:
         head = f"Comparison of {', '.join(self.versions)}"
         tables = [self.overview(), self.survival_matrix()] if self.metrics else []
-        lines = [head, *(table.to_string(float_format="{:.4g}".format, na_rep="") for table in tables)]
+        told = [table for table in tables if table.notna().any(axis=None)]
+        lines = [head, *(table.to_string(float_format="{:.4g}".format, na_rep="") for table in told)]
         lines += [f"left out: {name}: {reason}" for name, reason in self.failed.items()]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
@@ -153,7 +154,12 @@ class Comparison:
             "Burden": burden,
         }
         said = [*(f"{name} is left out: {reason}" for name, reason in self.failed.items()), *self.notes]
-        shown = [part for title, one in tables.items() for part in (cards.told(title), cards.table(one, index=True))]
+        shown = [
+            part
+            for title, one in tables.items()
+            if one.notna().any(axis=None)
+            for part in (cards.told(title), cards.table(one, index=True))
+        ]
         return cards.page(cards.items(said), *shown)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +22,7 @@ from mlflow_cf.evaluation.findings import Findings
 from mlflow_cf.evaluation.logged import Logbook, dataset_of, in_run
 from mlflow_cf.evaluation.measure import lines
 from mlflow_cf.evaluation.measure.aggregates import LEAST_SURE, Figure, aggregates, figures_table, flat
-from mlflow_cf.evaluation.measure.headline import logged, of_the_winner
+from mlflow_cf.evaluation.measure.headline import logged, of_the_winner, unmatched
 from mlflow_cf.evaluation.measure.lines import GroupSource
 from mlflow_cf.evaluation.measure.measured import Measuring, inliers_of, measure_rows
 from mlflow_cf.evaluation.measure.panel import Whole
@@ -376,9 +375,8 @@ def _notes(table: pd.DataFrame) -> Iterator[str]:
 
 def _unknown(task: Task, metrics: Mapping[str, float]) -> Iterator[str]:
     """Yield which further metrics do not exist."""
-    for asked in task.metrics:
-        if not any(fnmatchcase(name, asked) for name in metrics):
-            yield f"no metric is called {asked!r}; {did_you_mean(asked, metrics, 'metrics')}"
+    for asked in unmatched(metrics, task.metrics):
+        yield f"no metric is called {asked!r}; {did_you_mean(asked, metrics, 'metrics')}"
 
 
 def _told(found: Evaluation | None, task: Task) -> str:

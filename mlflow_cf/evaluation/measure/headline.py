@@ -49,6 +49,12 @@ def of_the_winner(metrics: Mapping[str, float], winner: str) -> dict[str, float]
     return {f"{PREFIX}/{name}": value for name, value in found.items() if value is not None}
 
 
+def unmatched(metrics: Iterable[str], further: Iterable[str]) -> list[str]:
+    """Return which patterns of further metrics are those of none."""
+    names = list(metrics)
+    return [pattern for pattern in further if not any(fnmatchcase(name, pattern) for name in names)]
+
+
 def logged(metrics: Mapping[str, float], explainers: Iterable[str], further: Iterable[str] = ()) -> dict[str, float]:
     """Return which of all metrics are logged.
 

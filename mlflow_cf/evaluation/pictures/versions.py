@@ -27,13 +27,13 @@ SHADES: Final = "Blues"
 
 def pictures(comparison: Comparison) -> Iterator[tuple[str, Figure]]:
     """Yield names and pictures of a comparison; those that would be empty are left out."""
-    if len(comparison.survival):
+    if len(comparison.survival) and comparison.survival["survival"].notna().any():
         yield "survival", finished(_survival(comparison.survival_matrix()))
-    if len(comparison.burden):
+    if len(comparison.burden) and comparison.burden["mean"].notna().any():
         yield "burden", finished(_burden(comparison.of_the_first(comparison.burden), comparison.columns))
     if len(comparison.advice) and comparison.advice["share"].notna().any():
         yield "advice", finished(_advice(comparison.of_the_first(comparison.advice)))
-    if len(comparison.aggregates) and len(comparison.versions) > 1:
+    if len(comparison.aggregates) and len(comparison.versions) > 1 and comparison.overview().notna().any(axis=None):
         yield "metrics", finished(_metrics(comparison.overview()))
 
 
