@@ -49,7 +49,7 @@ def text_columns(uri: str) -> frozenset[str]:
 
 def _csv(path: Path, texts: Collection[str]) -> pd.DataFrame:
     rows = pd.read_csv(path)
-    found = [name for name in rows if name in texts]
+    found = [str(name) for name in rows if name in texts]
     if found:  # what counts as missing can be told of all columns of one reading alone
         rows[found] = pd.read_csv(path, usecols=found, dtype=str, keep_default_na=False, na_values=[""])[found]
     return rows
