@@ -313,8 +313,8 @@ def test_a_registry_that_is_down_decides_nothing(
         ("1", {"thresholds": []}, "rules.thresholds"),
         ("1", {"thresholdss": [COVERAGE]}, "rules.thresholdss"),
         ("1", {"labels": "nothing"}, "labels"),
-        ("1", {"alias": "v1"}, "rules.alias: 'v1' is no alias to MLflow"),
-        ("1", {"alias": "Latest"}, "rules.alias: 'Latest' is no alias to MLflow"),
+        ("1", {"alias": "v1"}, "rules.alias: names a version to MLflow"),
+        ("1", {"alias": "Latest"}, "rules.alias: names a version to MLflow"),
         ("1", {"alias": "the best"}, "rules.alias"),
     ],
 )

@@ -174,7 +174,7 @@ def _compared(registry: Registry, version: str, champion: str | None, rules: Gat
             certify=rules.certify,
         )
     reasons = _shortfalls(found, wanted)
-    if champion is not None and not reasons and (why := found.failed.get(champion)):
+    if champion is not None and not reasons and (why := found.failed.get(f"{registry.name}/{champion}")):
         reasons = (f"it was compared with nothing: {champion}, the {rules.alias}, is left out: {why}",)
     report = f"runs:/{found.run_id}/{found.report}" if found.report else ""
     one = Verdict(registry.name, version, champion, not reasons, reasons)

@@ -14,6 +14,7 @@ import yaml
 from mlflow.exceptions import MlflowException
 from mlflow.models import MetricThreshold
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from mlflow_cf.errors import InputError, did_you_mean
 from mlflow_cf.evaluation.compare.comparison import read_thresholds
@@ -27,7 +28,7 @@ Name = Annotated[str, Field(min_length=1)]
 
 def _no_version(alias: str) -> str:
     if RESERVED.fullmatch(alias):
-        raise ValueError(f"{alias!r} is no alias to MLflow, but names a version")
+        raise PydanticCustomError("alias", "names a version to MLflow, and is no alias")
     return alias
 
 
