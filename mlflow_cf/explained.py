@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
@@ -473,7 +473,7 @@ class ExplainedModel:
         if explainer is not self.explainer:
             check_rows_kept(explainer, self.policy.privacy)
         if not caller.trial and query.explain != "none":
-            caller = self._trials.warmed(query, explainer, caller, len(X))
+            caller = self._trials.warmed(query, explainer, caller, len(X) if isinstance(X, Sized) else 1)
         if query.record:
             plain = query.model_copy(update={"record": False})
             return recorded(self, self.space.read(X), self._answer(X, plain, explainer, caller, others))

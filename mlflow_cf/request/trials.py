@@ -20,7 +20,7 @@ from mlflow_cf.policy import Query
 from mlflow_cf.request.context import RequestContext
 from mlflow_cf.request.portfolio import FEW, FEW_LISTED
 from mlflow_cf.request.request import Caller
-from mlflow_cf.request.warmth import SEVERAL, TRIED, Warmth, hardest_row, query_to_try
+from mlflow_cf.request.warmth import SEVERAL, TRIED, TRIED_IN_TABLES, Warmth, hardest_row, query_to_try
 from mlflow_cf.structures.joined import Joined
 
 
@@ -106,8 +106,9 @@ class Trials:
         """Explain a long table, of which blocks of rows are looked at together, for one answer and for several."""
         if self.context.required.structure is None:
             return
-        refused = np.flatnonzero(~self._target.met(self.context.model.outcome))
-        rows = self.background.iloc[np.resize(refused, 2 * FEW)]
+        refused = np.flatnonzero(~self._target.met(self.context.model.outcome))[:TRIED_IN_TABLES]
+        hardest = hardest_row(self._target, self.context.model.outcome)
+        rows = self.background.iloc[np.resize([hardest, *refused], FEW + 1)]
         for count in (1, SEVERAL):
             query = query_to_try(self.context.policy.limits, opened=True, certified=False, count=count)
             with suppress(InputError):

@@ -14,6 +14,7 @@ from mlflow_cf.kernel import ready
 from mlflow_cf.model.judge import Outcome
 from mlflow_cf.policy import Limits, Query
 
+TRIED_IN_TABLES: Final = 16  # rows, which go different ways: with two of them, some kernels are not met
 TRIED: Final = 3  # rows whose pairs of changes are tried
 TRIAL_S: Final = 0.5  # of a trial that compiles nothing: wide models take longer for the whole of it
 TRIAL_SHARE: Final = 0.5  # of a request's time, where it names an explainer that nobody has tried yet
