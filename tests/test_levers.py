@@ -14,6 +14,7 @@ from small_loans import CONSTRAINTS, fitted, rejected, table
 
 import mlflow_cf
 from mlflow_cf.errors import InputError
+from mlflow_cf.levers import nearest
 from mlflow_cf.levers.sets import MOST_SETS
 from mlflow_cf.words.levers import Levers
 from mlflow_cf.words.result import LeverSet
@@ -239,6 +240,11 @@ class TestInRequests:
             assert {lever.status for lever in one.levers} == {"budget"}
             assert one.responsiveness.responsive is None
             assert "time limit" in one.responsiveness.reason
+
+    def test_nothing_is_searched_once_the_time_is_over(self, explained, monkeypatch):
+        monkeypatch.setattr(nearest, "_Run", lambda *_: pytest.fail("searched"))
+        for one in explained.explain(ROWS, levers=2, time_limit_s=1e-6):
+            assert {lever.status for lever in one.levers} == {"budget"}
 
 
 class TestResponsiveness:

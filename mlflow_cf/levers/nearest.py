@@ -99,6 +99,8 @@ def nearest_of_levers(task: RowTask, wanted: LeverSets, tolerance: float, seed: 
     """
     if task.problem.count > 1:
         task = replace(task, engine=Engine(replace(task.problem, count=1)))
+    if task.budget.late:
+        return _undecided(task, wanted)
     run = _Run(task, wanted, tolerance, seed)
     run.hopeless = bool(impossible(task.problem))
     try:
@@ -109,8 +111,13 @@ def nearest_of_levers(task: RowTask, wanted: LeverSets, tolerance: float, seed: 
             yield from run.larger()
         return (yield from run.settled())
     except UnavailableError as error:  # nothing leaves that the model did not confirm
-        nothing = VerifiedAnswers(np.empty((0, len(task.problem.space))), NOTHING)
-        return LeverAnswers(tuple(SetAnswer(groups, "budget", reason=error.reason) for groups in wanted.sets), nothing)
+        return _undecided(task, wanted, error.reason)
+
+
+def _undecided(task: RowTask, wanted: LeverSets, reason: str = "") -> LeverAnswers:
+    """Return that no set was decided, and why, if that is not plain."""
+    nothing = VerifiedAnswers(np.empty((0, len(task.problem.space))), NOTHING)
+    return LeverAnswers(tuple(SetAnswer(groups, "budget", reason=reason) for groups in wanted.sets), nothing)
 
 
 @dataclass
