@@ -416,6 +416,12 @@ class TestBadBackgrounds:
             FeatureSpace.infer(pd.DataFrame({"a": [1, 2]}), {"a": override})
         assert error.value.path == path
 
+    def test_numbers_of_numpy_are_ends_and_steps(self) -> None:
+        frame = pd.DataFrame({"a": [1, 2, 5], "b": [0.5, 1.0, 2.0]})
+        given = {"a": {"low": np.int64(0), "step": np.int32(1)}, "b": {"high": np.float32(2.5)}}
+        whole, real = FeatureSpace.infer(frame, given).features
+        assert (whole.low, whole.high, whole.step, real.high) == (0, 5, 1, 2.5)
+
     def test_fractions_are_ends_of_floats_that_are_declared_real(self) -> None:
         frame = pd.DataFrame({"a": [1.0, 2.0]})
         with pytest.raises(InputError, match=r"features.a.low: 0.5 is a fraction, .* or declare kind 'real'"):

@@ -21,7 +21,7 @@ MOST_DECIMALS = 12
 
 
 def checked_overrides(overrides: object, names: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    """Return the facts of `features`, which are given by column; None gives none.
+    """Return the facts of `features`, which are given by column, as plain values; None gives none.
 
     Raises:
         InputError: no mapping of mappings, or a column that is not among `names`.
@@ -34,7 +34,7 @@ def checked_overrides(overrides: object, names: Sequence[str]) -> Mapping[str, M
             raise InputError(f"features.{name}", "not a column of data", did_you_mean(name, names, "columns"))
         if not isinstance(facts, Mapping):
             raise InputError(f"features.{name}", f"{facts!r:.60} is no dict of facts", "write {'low': 0}, for example")
-    return given
+    return {name: {key: plain(fact) for key, fact in facts.items()} for name, facts in given.items()}
 
 
 def infer_feature(name: str, column: pd.Series[Any], override: Mapping[str, Any]) -> Feature:
