@@ -162,10 +162,8 @@ def test_one_gate_at_a_time(registered: Callable[[], str], rules: GateRules, mon
     assert champion() is None
 
 
-def test_a_gate_that_died_is_taken_up(
-    registered: Callable[[], str], rules: GateRules, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client, version = MlflowClient(), registered()
+def killed(version: str, rules: GateRules, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the run of a gate whose process was killed while it compared versions."""
 
     def die() -> None:
         raise KeyboardInterrupt
@@ -175,7 +173,15 @@ def test_a_gate_that_died_is_taken_up(
         with pytest.raises(KeyboardInterrupt):
             gate("loans", version, rules)
     died = tags(version)["cf.gate.run_id"]
-    client.update_run(died, "RUNNING")  # as of a process that was killed
+    MlflowClient().update_run(died, "RUNNING")
+    return died
+
+
+def test_a_gate_that_died_is_taken_up(
+    registered: Callable[[], str], rules: GateRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, version = MlflowClient(), registered()
+    died = killed(version, rules, monkeypatch)
     client.set_registered_model_tag("loans", CLAIM, f"dead {time.time() - 1000:.0f}")
     assert Registry("loans", "champion").unfinished() == [version]
     assert gate("loans", version, rules).moved
@@ -208,16 +214,7 @@ def test_a_run_that_died_ends_though_its_version_was_announced_again(
     registered: Callable[[], str], rules: GateRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, version = MlflowClient(), registered()
-
-    def die() -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        compared_while(die, patch)
-        with pytest.raises(KeyboardInterrupt):
-            gate("loans", version, rules)
-    died = tags(version)["cf.gate.run_id"]
-    client.update_run(died, "RUNNING")  # as of a process that was killed
+    died = killed(version, rules, monkeypatch)
     Registry("loans", "champion").note(version, state="waiting")
     first = gate("loans", version, rules)
     assert client.get_run(died).info.status == "FAILED"

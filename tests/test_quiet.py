@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from lightgbm import LGBMClassifier
 from sklearn.compose import make_column_transformer
 from sklearn.ensemble import VotingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -47,6 +49,16 @@ def test_other_threads_hear_theirs() -> None:
         warnings.warn("heard", UserWarning, stacklevel=1)
     done.set()
     holder.join()
+
+
+@pytest.mark.parametrize(
+    "inside", [LogisticRegression(), LGBMClassifier(n_estimators=3, n_jobs=1, verbose=-1)], ids=str
+)
+def test_models_that_were_fitted_on_names_inside_others_miss_none(inside: Any) -> None:
+    rows = pd.DataFrame(np.random.default_rng(0).random((80, 2)), columns=["a", "b"])
+    model = VotingClassifier([("one", inside)], voting="soft").fit(rows, rows["a"] > rows["b"])
+    found = mlflow_cf.wrap(model, rows, target=True).explain(rows.head(8))  # a warning would be an error
+    assert {one.status for one in found} <= {"found", "already"}
 
 
 def test_wrapping_in_threads_leaves_warnings_as_they_were() -> None:

@@ -43,7 +43,7 @@ class Trials:
     reasons: Callable[..., object]
 
     def warm_up(self) -> None:
-        """Try the model's own explainer, proofs, and reasons where the owner has words for them."""
+        """Try the model's own explainer, proofs, long tables, and reasons where the owner has words for them."""
         certified, explainer = self.context.required.structure is not None, self.context.searches.own.explainer
         self.warmth.once((explainer.name, certified), partial(self._explainer, explainer, certified))
         self.warmth.once("proofs", self._proofs)

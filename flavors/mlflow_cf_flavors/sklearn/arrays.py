@@ -55,11 +55,11 @@ def by_array(model: Estimator, select: Rows, rows: pd.DataFrame | None) -> tuple
     if rows is None or type(model).__module__.split(".")[0] not in _LIBRARIES:
         return model, select
     table = select(rows.iloc[:COMPARED])
-    if not isinstance(table, pd.DataFrame) or as_array(table) is None or _names_inside(vars(model)):
+    if not isinstance(table, pd.DataFrame) or as_array(table) is None:
         return model, select
     found, numbers = nameless(model), Numbers(select)
     try:
-        same = _same_answers(found, numbers(rows.iloc[:COMPARED]), model, table)
+        same = not _names_inside(vars(model)) and _same_answers(found, numbers(rows.iloc[:COMPARED]), model, table)
     except Exception:  # noqa: BLE001  of any estimator; whether it can answer at all is checked elsewhere
         return model, select
     return (found, numbers) if same else (model, select)
@@ -71,9 +71,8 @@ def _names_inside(held: object) -> bool:
         return any(map(_names_inside, held.values()))
     if isinstance(held, list | tuple):
         return any(map(_names_inside, held))
-    if type(held).__module__.split(".")[0] not in _LIBRARIES or not hasattr(held, "__dict__"):
-        return False
-    return hasattr(held, "feature_names_in_") or _names_inside(vars(held))
+    part = hasattr(held, "get_params") or type(held).__module__.split(".")[0] in _LIBRARIES
+    return part and hasattr(held, "__dict__") and (hasattr(held, "feature_names_in_") or _names_inside(vars(held)))
 
 
 @dataclass(frozen=True, eq=False)
